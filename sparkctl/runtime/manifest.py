@@ -1,0 +1,71 @@
+"""What a built library holds, as the JSON file beside it says; build writes it, operators read it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from sparkctl.errors import SparkctlError
+
+MANIFEST_NAME = "manifest.json"
+MANIFEST_VERSION = 1
+Backend = Literal["cuda", "emulator"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltVariant:
+    """One variant in a library. `registers` and `blocks_per_sm` are None for the emulator."""
+
+    name: str
+    kernel: str
+    family: str
+    values: dict[str, int | str]
+    accepts: dict[str, tuple[int, int | None]]
+    block_threads: int
+    dynamic_smem_bytes: int
+    static_smem_bytes: int | None
+    registers: int | None
+    blocks_per_sm: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A library, where it came from and what it holds."""
+
+    library: str  # file name beside the manifest
+    backend: Backend
+    arch: str
+    profile: str
+    flags: dict[str, str]  # values given by --set or the environment
+    digest: str  # over the contents of every object's inputs
+    compiler: str
+    variants: tuple[BuiltVariant, ...]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write atomically, and only if the text changed."""
+    text = json.dumps({"schema_version": MANIFEST_VERSION, **asdict(manifest)}, indent=1) + "\n"
+    target = folder / MANIFEST_NAME
+    if target.exists() and target.read_text(encoding="utf-8") == text:
+        return
+    draft = target.with_suffix(".tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(target)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises SparkctlError naming the file when it is unreadable or of another version."""
+    path = folder / MANIFEST_NAME
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.pop("schema_version") != MANIFEST_VERSION:
+            raise ValueError("another schema_version")
+        variants = tuple(
+            BuiltVariant(**{**v, "accepts": {k: (r[0], r[1]) for k, r in v["accepts"].items()}})
+            for v in data.pop("variants")
+        )
+        return Manifest(**data, variants=variants)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SparkctlError(f"{path}: not a readable manifest ({error})", hint="run sparkctl build again") from error
