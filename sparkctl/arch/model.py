@@ -37,8 +37,8 @@ class Arch:
     def supports(self, min_arch: Arch) -> bool:
         """Whether code that needs `min_arch` compiles for this arch.
 
-        A plain `min_arch` is a floor. An `a` names one chip; an `f` names a family: the same major, this minor or later,
-        compiled with its family's or its chip's own features.
+        A plain `min_arch` is a floor. An `a` names one chip; an `f` names a family: the same major, this minor or
+        later, compiled with its family's or its chip's own features.
         """
         mine, needed = (self.major, self.minor), (min_arch.major, min_arch.minor)
         if min_arch.suffix == "a":
