@@ -1,0 +1,46 @@
+// Who a thread is inside its warp, and reductions over a warp or over the four lanes that share an mma row.
+#pragma once
+
+#include "common/platform.h"
+
+namespace spark {
+
+inline constexpr int kWarpSize = 32;
+inline constexpr unsigned kFullMask = 0xffffffffu;
+
+// Blocks are one-dimensional wherever these are used.
+SPARK_DEVICE int lane_id() {
+  return static_cast<int>(threadIdx.x) % kWarpSize;
+}
+SPARK_DEVICE int warp_id() {
+  return static_cast<int>(threadIdx.x) / kWarpSize;
+}
+
+SPARK_DEVICE float warp_max(float x) {
+#pragma unroll
+  for (int step = kWarpSize / 2; step > 0; step /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(kFullMask, x, step));
+  }
+  return x;
+}
+
+SPARK_DEVICE float warp_sum(float x) {
+#pragma unroll
+  for (int step = kWarpSize / 2; step > 0; step /= 2) {
+    x += __shfl_xor_sync(kFullMask, x, step);
+  }
+  return x;
+}
+
+// Over lanes 4i … 4i+3, which hold the same rows of an m16n8k16 accumulator.
+SPARK_DEVICE float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kFullMask, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kFullMask, x, 2));
+}
+
+SPARK_DEVICE float quad_sum(float x) {
+  x += __shfl_xor_sync(kFullMask, x, 1);
+  return x + __shfl_xor_sync(kFullMask, x, 2);
+}
+
+}  // namespace spark
