@@ -1,0 +1,138 @@
+"""The axes of a benchmark: sizes as people write them, and the cases that a list of values spans. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal, TypeVar, get_args
+
+from sparkctl.errors import UsageError
+
+L2Mode = Literal["cold", "hot"]
+DTypeName = Literal["bf16", "fp16"]
+DTYPES: tuple[str, ...] = get_args(DTypeName)
+L2_MODES: tuple[str, ...] = get_args(L2Mode)
+ELEMENT_BYTES = 2  # bf16 and fp16
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1024, "m": 1024 * 1024}
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Heads:
+    """Query heads over key/value heads; prints as `32/8`."""
+
+    num_qo_heads: int
+    num_kv_heads: int
+
+    def __str__(self) -> str:
+        return f"{self.num_qo_heads}/{self.num_kv_heads}"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCase:
+    """One decode that is measured. `num_splits` None leaves the choice to the operator."""
+
+    batch: int
+    kv_len: int
+    heads: Heads
+    head_dim: int
+    dtype: str = "bf16"
+    qo_len: int = 1
+    causal: bool = False
+    num_splits: int | None = None
+    l2: L2Mode = "cold"
+
+    @property
+    def group(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.heads.num_qo_heads // self.heads.num_kv_heads
+
+    @property
+    def label(self) -> str:
+        """`1 × 16k, 32/8, d128, bf16`, with what is out of the ordinary behind it."""
+        parts = [f"{self.batch} × {format_size(self.kv_len)}", str(self.heads), f"d{self.head_dim}", self.dtype]
+        if self.qo_len != 1:
+            parts.append(f"qo_len {self.qo_len}")
+        if self.causal:
+            parts.append("causal")
+        if self.num_splits is not None:
+            parts.append(f"{self.num_splits} splits")
+        if self.l2 == "hot":
+            parts.append("hot L2")
+        return ", ".join(parts)
+
+
+def span_cases(
+    *,
+    seqs: Sequence[int],
+    batches: Sequence[int],
+    heads: Sequence[Heads],
+    head_dims: Sequence[int],
+    dtypes: Sequence[str],
+    qo_len: int = 1,
+    causal: bool = False,
+    num_splits: int | None = None,
+    l2: L2Mode = "cold",
+) -> tuple[DecodeCase, ...]:
+    """Every combination, kv_len and batch changing fastest, duplicates removed."""
+    spans = product(dtypes, head_dims, heads, seqs, batches)
+    cases = [
+        DecodeCase(batch, seq, head, dim, dtype, qo_len, causal, num_splits, l2)
+        for dtype, dim, head, seq, batch in spans
+    ]
+    for case in cases:
+        if case.causal and case.qo_len > case.kv_len:
+            raise UsageError(
+                f"--causal with qo_len {case.qo_len} and kv_len {case.kv_len} leaves queries without a key",
+                hint="a kv_len of at least qo_len",
+            )
+    return tuple(dict.fromkeys(cases))
+
+
+def parse_size(text: str) -> int:
+    """`16k` -> 16384, `1m` -> 1048576, `100` -> 100; UsageError for anything else or for a fraction of one."""
+    match = _SIZE.fullmatch(text.strip())
+    number = float(match[1]) * _FACTORS[match[2].lower()] if match else 0.5
+    if number != int(number):
+        raise UsageError(f"'{text}' is not a size", hint="a whole number, or one with k or m: 100, 16k, 1m")
+    return int(number)
+
+
+def format_size(number: int) -> str:
+    """The shortest exact form: 16384 -> `16k`, 1000 -> `1000`."""
+    for suffix in ("m", "k"):
+        if number and number % _FACTORS[suffix] == 0:
+            return f"{number // _FACTORS[suffix]}{suffix}"
+    return str(number)
+
+
+def parse_heads(text: str) -> Heads:
+    """`32/8` is 32 query heads over 8 key/value heads; `32` is 32/32. UsageError unless the first divides evenly."""
+    first, _, second = text.strip().partition("/")
+    try:
+        heads = Heads(int(first), int(second or first))
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a pair of heads", hint="query heads / kv heads, as in 32/8") from error
+    if heads.num_kv_heads < 1 or heads.num_qo_heads < 1 or heads.num_qo_heads % heads.num_kv_heads:
+        raise UsageError(
+            f"{text}: {heads.num_qo_heads} query heads cannot be shared by {heads.num_kv_heads} kv heads",
+            hint="the kv heads must divide the query heads",
+        )
+    return heads
+
+
+def parse_list(text: str, parse: Callable[[str], _Item], *, option: str) -> tuple[_Item, ...]:
+    """A comma list through `parse`, duplicates removed in order; UsageError naming the option when empty."""
+    parts = [part for part in text.split(",") if part.strip()]
+    if not parts:
+        raise UsageError(f"{option} is empty", hint=f"a comma list, as in {option} 4k,16k")
+    return unique(parse(part) for part in parts)
+
+
+def unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    """In order, each once."""
+    return tuple(dict.fromkeys(items))
