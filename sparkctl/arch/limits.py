@@ -10,12 +10,11 @@ from sparkctl.errors import UsageError
 KIB = 1024
 WARP_THREADS = 32
 
-# Where the numbers are printed. The guide's table gives threads, warps, blocks, registers and shared memory; CCCL's
-# arch_traits.h (libcu++, cuda/__device/arch_traits.h) gives the same per arch as code; the header gives the blocks and
-# the barriers, and is the oracle of tests/unit/resources/test_occupancy_oracle.py.
-GUIDE = "CUDA C++ Programming Guide 13, compute capabilities, technical specifications"
-TRAITS = "CCCL 13.3 cuda/__device/arch_traits.h"
-HEADER = "nvidia-cuda-runtime 13.5.37 cuda_occupancy.h"
+# Where the numbers are printed. CCCL's header has a row per arch in code (threads, warps, blocks, registers, shared
+# memory); NVIDIA's occupancy header has blocks, granularities and barriers, and is the oracle of
+# tests/unit/resources/test_occupancy_oracle.py.
+TRAITS = "cuda/__device/arch_traits.h of nvidia-cuda-cccl 13.3"
+HEADER = "cuda_occupancy.h of nvidia-cuda-runtime 13.5.37"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Limits:
     smem_per_block_optin: int
     barriers_per_sm: int | None
     source: str
-    # The same on every capability from 8.0 to 12.1 (guide and header).
+    # The same on every capability from 8.0 to 12.1 (both headers).
     threads_per_block: int = 1024
     smem_per_block_static: int = 48 * KIB
     smem_reserved_per_block: int = 1 * KIB
@@ -56,18 +55,18 @@ def _row(warps: int, blocks: int, smem_kib: int, barriers: int | None, source: s
 
 _ROWS: dict[tuple[int, int], Limits] = {
     #          warps blocks smem barriers
-    (8, 0): _row(64, 32, 164, None, f"{GUIDE}, column 8.0; {TRAITS}, sm_80"),
-    (8, 6): _row(48, 16, 100, None, f"{GUIDE}, column 8.6; {TRAITS}, sm_86"),
-    (8, 7): _row(48, 16, 164, None, f"{GUIDE}, column 8.7; {TRAITS}, sm_87; blocks: {HEADER}"),
-    (8, 8): _row(48, 16, 100, None, f"{TRAITS}, sm_88; blocks: {HEADER}"),
-    (8, 9): _row(48, 24, 100, None, f"{GUIDE}, column 8.9; {TRAITS}, sm_89"),
-    (9, 0): _row(64, 32, 228, 64, f"{GUIDE}, column 9.0; {TRAITS}, sm_90; barriers: {HEADER}"),
-    (10, 0): _row(64, 32, 228, 64, f"{GUIDE}, column 10.0; {TRAITS}, sm_100; barriers: {HEADER}"),
+    (8, 0): _row(64, 32, 164, None, f"{TRAITS}, sm_80"),
+    (8, 6): _row(48, 16, 100, None, f"{TRAITS}, sm_86"),
+    (8, 7): _row(48, 16, 164, None, f"{TRAITS}, sm_87"),
+    (8, 8): _row(48, 16, 100, None, f"{TRAITS}, sm_88"),
+    (8, 9): _row(48, 24, 100, None, f"{TRAITS}, sm_89"),
+    (9, 0): _row(64, 32, 228, 64, f"{TRAITS}, sm_90; barriers: {HEADER}"),
+    (10, 0): _row(64, 32, 228, 64, f"{TRAITS}, sm_100; barriers: {HEADER}"),
     # Headers before 13.5 gave 10.3 the 64 barriers of 10.0.
     (10, 3): _row(64, 32, 228, 32, f"{TRAITS}, sm_103; barriers: {HEADER}"),
-    (11, 0): _row(48, 24, 228, 24, f"{TRAITS}, sm_110; blocks and barriers: {HEADER}"),
-    (12, 0): _row(48, 24, 100, 24, f"{GUIDE}, column 12.0; {TRAITS}, sm_120; barriers: {HEADER}"),
-    (12, 1): _row(48, 24, 100, 24, f"{TRAITS}, sm_121; blocks and barriers: {HEADER}"),
+    (11, 0): _row(48, 24, 228, 24, f"{TRAITS}, sm_110; barriers: {HEADER}"),
+    (12, 0): _row(48, 24, 100, 24, f"{TRAITS}, sm_120; barriers: {HEADER}"),
+    (12, 1): _row(48, 24, 100, 24, f"{TRAITS}, sm_121; barriers: {HEADER}"),
 }
 
 KNOWN_ARCHS: tuple[Arch, ...] = tuple(Arch(major, minor) for major, minor in _ROWS)

@@ -1,0 +1,1 @@
+__global__ void broken_kernel(float* out) { out[threadIdx.x] = undefined_name; }
