@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,20 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A closed range of whole numbers, written `1..64` or `0..`; `stop` None is unbounded."""
+
+    start: int
+    stop: int | None
+
+    def __contains__(self, value: int) -> bool:
+        return self.start <= value and (self.stop is None or value <= self.stop)
+
+    def __str__(self) -> str:
+        return f"{self.start}..{'' if self.stop is None else self.stop}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +66,15 @@ class Flag:
     doc: str
     reason: str
     affects: tuple[str, ...]  # kernel globs; ("*",) reaches all
+    accepts: tuple[str, ...] | Range | None  # None: whatever its type takes
     define: str | None  # kind define: the macro; its value is the flag's value
     options: Mapping[str, tuple[str, ...]]  # kinds nvcc, ptxas, host: value -> tokens; "*" is a template with {value}
+    locations: Mapping[str, Location]  # key inside the entry -> line
     location: Location
+
+    def reaches(self, kernel: str) -> bool:
+        """Whether the kernel of this name is affected."""
+        return any(fnmatchcase(kernel, glob) for glob in self.affects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +86,6 @@ class Axis:
     short: str  # prefix in variant names: d128, s2
     default: AxisValue | None  # left out of the variant's name when the value equals it
     location: Location
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A closed range of run-time values; `stop` None is unbounded."""
-
-    start: int
-    stop: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,146 @@
+"""A YAML text as plain data plus the line of every key and list item, so that each error can say where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from sparkctl.errors import UsageError
+from sparkctl.registry.model import Location
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`lines` maps the path of each key (`("kernels", "attn_combine", "block")`) and list item to its line."""
+
+    file: str
+    data: Any
+    lines: Mapping[KeyPath, int]
+
+    def location(self, path: KeyPath) -> Location:
+        """The line of `path`, or of the nearest thing around it that was written."""
+        for end in range(len(path), -1, -1):
+            if path[:end] in self.lines:
+                return Location(self.file, self.lines[path[:end]])
+        return Location(self.file, 1)
+
+    def below(self, path: KeyPath) -> dict[str, Location]:
+        """The lines of all that is written under `path`, keyed `set.fast_math` or `affects.0`."""
+        depth = len(path)
+        return {
+            ".".join(map(str, key[depth:])): Location(self.file, line)
+            for key, line in self.lines.items()
+            if len(key) > depth and key[:depth] == path
+        }
+
+
+def problem(location: Location, path: KeyPath, what: str, hint: str | None = None) -> UsageError:
+    """The one form of an error in the registry: `flags.yaml:14: key kernels.x.block: what`."""
+    return UsageError(f"{location}: key {dotted(path)}: {what}", hint=hint)
+
+
+def dotted(path: KeyPath) -> str:
+    """`kernels.attn_combine.axes.head_dim.values[2]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def parse_document(text: str, file: str) -> Document:
+    """UsageError for a syntax error, a duplicate key, several documents or an empty text."""
+    loader = yaml.SafeLoader("")
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            raise UsageError(f"{file}:1: the file is empty", hint="sparkctl init writes a first registry")
+        lines: dict[KeyPath, int] = {(): node.start_mark.line + 1}
+        data = _Reader(loader, file, lines).read(node, (), ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise UsageError(f"{file}:{line}: not YAML: {_sentence(error)}", hint=_yaml_hint(text, line)) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UsageError(f"{file}:{line}: not YAML: the character {error.character!r} is not allowed") from error
+    except RecursionError as error:
+        raise UsageError(f"{file}:1: not YAML: nested too deep") from error
+    finally:
+        loader.dispose()
+    return Document(file, data, lines)
+
+
+class _Reader:
+    """Turns nodes into data and notes their lines."""
+
+    def __init__(self, loader: yaml.SafeLoader, file: str, lines: dict[KeyPath, int]) -> None:
+        self.loader = loader
+        self.file = file
+        self.lines = lines
+
+    def read(self, node: yaml.Node, path: KeyPath, parents: tuple[yaml.Node, ...]) -> Any:
+        if node in parents:
+            raise problem(self._at(node), path, "an alias that contains itself")
+        if isinstance(node, yaml.MappingNode):
+            return self._read_mapping(node, path, (*parents, node))
+        if isinstance(node, yaml.SequenceNode):
+            items = []
+            for index, item in enumerate(node.value):
+                self.lines[(*path, index)] = item.start_mark.line + 1
+                items.append(self.read(item, (*path, index), (*parents, node)))
+            return items
+        return self._read_scalar(node, path)
+
+    def _read_mapping(self, node: yaml.MappingNode, path: KeyPath, parents: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        self._refuse_duplicates(node, path)
+        self.loader.flatten_mapping(node)  # `<<: *base`; own keys come last and win
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._read_key(key_node, path)
+            self.lines[(*path, key)] = key_node.start_mark.line + 1
+            data[key] = self.read(value_node, (*path, key), parents)
+        return data
+
+    def _refuse_duplicates(self, node: yaml.MappingNode, path: KeyPath) -> None:
+        seen: dict[str, int] = {}
+        for key_node, _ in node.value:
+            key = self._read_key(key_node, path)
+            line = key_node.start_mark.line + 1
+            if key in seen:
+                where = Location(self.file, line)
+                raise problem(where, (*path, key), f"written twice, first in line {seen[key]}", "keep one of the two")
+            seen[key] = line
+
+    def _read_key(self, node: yaml.Node, path: KeyPath) -> str:
+        """Keys stay as written: `1`, `on` and `sm_90` are names, not numbers or truth values."""
+        if not isinstance(node, yaml.ScalarNode):
+            raise problem(self._at(node), path, "a key must be a word or a number")
+        return str(node.value)
+
+    def _read_scalar(self, node: yaml.Node, path: KeyPath) -> Any:
+        try:
+            return self.loader.construct_object(node)
+        except (ValueError, OverflowError) as error:
+            raise problem(
+                self._at(node), path, f"'{node.value}' cannot be read: {error}", "put it in quotes"
+            ) from error
+
+    def _at(self, node: yaml.Node) -> Location:
+        return Location(self.file, node.start_mark.line + 1)
+
+
+def _sentence(error: yaml.MarkedYAMLError) -> str:
+    return ", ".join(part for part in (error.context, error.problem) if part)
+
+
+def _yaml_hint(text: str, line: int) -> str | None:
+    lines = text.splitlines()
+    if line <= len(lines) and "\t" in lines[line - 1]:
+        return "indent with spaces, not tabs"
+    return None

@@ -1,0 +1,114 @@
+"""The grammar of flags.yaml as pydantic models: which keys there are and which types they take.
+
+What needs more than one key to judge (names, formulas, cycles) is in load.py. The JSON Schema for editors,
+docs/registry.schema.json, is exported from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+Scalar = StrictBool | StrictInt | StrictStr
+Value = StrictInt | StrictStr
+Tokens = list[StrictStr]
+Assignments = dict[StrictStr, Scalar]
+
+
+class Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProfileSpec(Spec):
+    doc: Annotated[StrictStr, Field(description="One sentence: when to use it.")] = ""
+    extends: Annotated[StrictStr | None, Field(description="The profile this one starts from.")] = None
+    nvcc: Annotated[Tokens, Field(description="nvcc options, one word each.")] = []
+    ptxas: Annotated[Tokens, Field(description="ptxas options, passed as one -Xptxas=a,b.")] = []
+    host: Annotated[Tokens, Field(description="g++ options of the binding and the emulator.")] = []
+    define: Annotated[dict[StrictStr, Value], Field(description="Macros.")] = {}
+    set: Annotated[Assignments, Field(description="Flag values of this profile.")] = {}
+    remove: Annotated[
+        dict[Literal["nvcc", "ptxas", "host"], Tokens], Field(description="Options of the extended profile to drop.")
+    ] = {}
+
+
+class FlagSpec(Spec):
+    kind: Annotated[Literal["runtime", "define", "nvcc", "ptxas", "host"], Field(description="Whom it reaches.")]
+    type: Annotated[Literal["bool", "int", "str"], Field(description="What its value is.")]
+    default: Annotated[Scalar, Field(description="The value where nothing sets it.")]
+    doc: Annotated[StrictStr, Field(min_length=1, description="What it does.")]
+    reason: Annotated[StrictStr, Field(description="Why it exists and why this default.")] = ""
+    affects: Annotated[Tokens, Field(min_length=1, description="Kernels it reaches, by name or glob.")]
+    accepts: Annotated[
+        StrictStr | list[Value] | None, Field(description="Values it takes: a list, or for int a range such as 1..32.")
+    ] = None
+    define: Annotated[StrictStr | None, Field(description="Kind define: the macro. Default SPARK_<NAME>.")] = None
+    options: Annotated[
+        dict[StrictStr, Tokens],
+        Field(description="Kinds nvcc, ptxas, host: value to options; '*' is a {value} template."),
+    ] = {}
+
+
+class AxisSpec(Spec):
+    values: Annotated[list[Value], Field(min_length=1, description="The values that are compiled.")]
+    short: Annotated[StrictStr, Field(description="Prefix in variant names: d gives d128.")] = ""
+    default: Annotated[Value | None, Field(description="The value that variant names leave out.")] = None
+
+
+class WaiverSpec(Spec):
+    variant: Annotated[StrictStr, Field(description="A variant name or glob.")]
+    what: Annotated[StrictStr, Field(description="What is waived: spills, registers, …")]
+    reason: Annotated[StrictStr, Field(min_length=1, description="Why.")]
+    arch: Annotated[StrictStr | None, Field(description="Only on this arch.")] = None
+
+
+class KernelSpec(Spec):
+    family: Annotated[StrictStr, Field(min_length=1, description="The folder and the operator it belongs to.")]
+    doc: Annotated[StrictStr, Field(min_length=1, description="One sentence.")]
+    source: Annotated[StrictStr, Field(min_length=1, description="The .cu file, relative to flags.yaml.")]
+    min_arch: Annotated[StrictStr, Field(description="The oldest arch it compiles for, such as sm_80.")]
+    axes: Annotated[dict[StrictStr, AxisSpec], Field(description="Compile-time parameters, in name order.")] = {}
+    require: Annotated[Tokens, Field(description="Formulas over axes; a point where one is 0 is no variant.")] = []
+    block: Annotated[Value, Field(description="Threads per block: a number or a formula over axes.")]
+    dynamic_smem: Annotated[Value, Field(description="Dynamic shared memory in bytes: a number or a formula.")] = 0
+    accepts: Annotated[
+        dict[StrictStr, Value], Field(description="Run-time values it takes, as ranges: 1..64, 0..")
+    ] = {}
+    set: Annotated[Assignments, Field(description="Flag values of this kernel.")] = {}
+    arch: Annotated[dict[StrictStr, Assignments], Field(description="Flag values per arch.")] = {}
+    nvcc: Annotated[dict[StrictStr, Tokens], Field(description="Further nvcc options per arch, '*' for all.")] = {}
+    waivers: Annotated[list[WaiverSpec], Field(description="Findings that are known and accepted.")] = []
+
+
+class RegistrySpec(Spec):
+    version: Annotated[Literal[1], Field(description="The version of this grammar.")]
+    naming: Annotated[StrictStr | None, Field(description="A regular expression that kernel names match.")] = None
+    profiles: Annotated[dict[StrictStr, ProfileSpec], Field(min_length=1, description="Sets of compiler options.")]
+    flags: Annotated[dict[StrictStr, FlagSpec], Field(description="What can be switched.")] = {}
+    kernels: Annotated[dict[StrictStr, KernelSpec], Field(description="The kernels.")] = {}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of flags.yaml, for editors."""
+    schema = RegistrySpec.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "sparkctl flags.yaml"}
+
+
+def known_keys(path: Sequence[str | int]) -> tuple[str, ...]:
+    """The keys that the grammar has beside the last part of `path`."""
+    model: Any = RegistrySpec
+    for part in path[:-1]:
+        inner = model.model_fields[part].annotation if _is_spec(model) else _inner(model)
+        model = inner
+    return tuple(model.model_fields) if _is_spec(model) else ()
+
+
+def _is_spec(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _inner(kind: Any) -> Any:
+    """The element type of a dict or a list."""
+    return get_args(kind)[-1]

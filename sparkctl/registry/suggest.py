@@ -1,0 +1,20 @@
+"""Hints for names that are not known: the nearest one, or the short list of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MAX_LISTED = 12
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'head_dim'?`, else `known: a, b, c` where that is short, else None."""
+    names = list(dict.fromkeys(known))
+    folded = {name.lower(): name for name in reversed(names)}
+    near = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean '{folded[near[0]]}'?"
+    if names and len(names) <= MAX_LISTED:
+        return "known: " + ", ".join(names)
+    return None
