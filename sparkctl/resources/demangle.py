@@ -14,6 +14,8 @@ _INTEGER_SUFFIX = re.compile(r"(?<=\d)[uUlL]+\b")
 
 
 class _CxxFilt(Protocol):
+    InvalidName: type[Exception]
+
     def demangle(self, mangledb: str) -> str: ...
 
 
@@ -36,7 +38,7 @@ def demangle(name: str) -> str:
         return name
     try:
         return filt.demangle(bare) + suffix
-    except ValueError:  # cxxfilt.InvalidName
+    except filt.InvalidName:
         return name
 
 

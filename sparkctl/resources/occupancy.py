@@ -143,7 +143,7 @@ def _blocks_by_barriers(row: Limits, barriers: int) -> int | None:
 
 
 def _most_registers(row: Limits, warps_per_block: int, blocks: int) -> int:
-    """The inverse of _blocks_by_registers: the few steps of the granularity, from the top; 0 when none is low enough."""
+    """The inverse of _blocks_by_registers: the steps of the granularity from the top; 0 when none is low enough."""
     step = row.register_granularity // WARP_THREADS
     steps = (row.registers_per_thread, *range(row.registers_per_thread // step * step, 0, -step))
     return next((most for most in steps if (_blocks_by_registers(row, warps_per_block, most) or 0) >= blocks), 0)
