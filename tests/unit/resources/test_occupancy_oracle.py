@@ -114,8 +114,8 @@ def random_points(seed: int) -> list[Point]:
             points.append(
                 Point(
                     arch=arch,
-                    threads=draw.choice((draw.randint(1, 1056), 32 * draw.randint(1, 33), 64, 128)),
-                    registers=draw.choice((draw.randint(0, 255), 8 * draw.randint(1, 31), 255)),
+                    threads=draw.choice((draw.randint(1, 1056), 32 * draw.randint(1, 33), 32, 64, 128)),
+                    registers=draw.choice((draw.randint(0, 255), 8 * draw.randint(1, 31), 24, 255)),
                     static_smem=static,
                     dynamic_smem=max(0, dynamic - draw.choice((0, static))),
                     barriers=draw.choice((0, 1, 1, draw.randint(0, 16))),
