@@ -4,14 +4,13 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "common/dtype.h"
 #include "common/platform.h"
 
 namespace spark {
 
 using bf16 = __nv_bfloat16;
 using fp16 = __half;
-
-enum class DType : int32_t { bf16 = 0, fp16 = 1 };
 
 template <typename T>
 inline constexpr DType dtype_of = [] {

@@ -1,0 +1,8 @@
+"""The public operators on torch tensors."""
+
+from sparkctl.ops.combine import combine
+from sparkctl.ops.decode import decode, plan_call
+from sparkctl.ops.plan import DecodePlan, DecodeShape
+from sparkctl.ops.workspace import Workspace, allocate_workspace
+
+__all__ = ["DecodePlan", "DecodeShape", "Workspace", "allocate_workspace", "combine", "decode", "plan_call"]

@@ -1,0 +1,16 @@
+"""Built libraries at run time: where they lie, what they hold, how they are called."""
+
+from sparkctl.runtime.library import Library, load_library
+from sparkctl.runtime.locate import find_library_folder
+from sparkctl.runtime.manifest import Backend, BuiltVariant, Manifest, read_manifest, write_manifest
+
+__all__ = [
+    "Backend",
+    "BuiltVariant",
+    "Library",
+    "Manifest",
+    "find_library_folder",
+    "load_library",
+    "read_manifest",
+    "write_manifest",
+]

@@ -1,0 +1,65 @@
+// What the host hands to the attention kernels: plain structs, shapes beside pointers, no CUDA header.
+// Strides count elements and are 64-bit, so that no offset is formed in 32 bits.
+#pragma once
+
+#include <cstdint>
+
+namespace spark {
+
+// Strides of a [batch, len, heads, head_dim] tensor whose last stride is 1.
+struct TensorStrides {
+  int64_t batch;
+  int64_t len;
+  int64_t head;
+};
+
+// The un-normalised results of every split, contiguous fp32.
+struct Partials {
+  float* acc;  // [batch, qo_len, num_qo_heads, num_splits, head_dim]; sum of exp2(score - max) * v
+  float* max;  // [batch, qo_len, num_qo_heads, num_splits]; maximum of score * scale * log2(e), -inf: nothing seen
+  float* sum;  // [batch, qo_len, num_qo_heads, num_splits]; sum of exp2(score - max)
+};
+
+// Decode over contiguous K and V; group = num_qo_heads / num_kv_heads.
+struct DecodeParams {
+  const void* q;           // [batch, qo_len, num_qo_heads, head_dim]
+  const void* k;           // [batch, kv_len, num_kv_heads, head_dim]
+  const void* v;           // [batch, kv_len, num_kv_heads, head_dim]
+  const int32_t* kv_lens;  // [batch], nullable: every sequence then has kv_len keys
+  Partials partials;
+  TensorStrides q_stride;
+  TensorStrides k_stride;
+  TensorStrides v_stride;
+  int32_t dtype;  // a DType, of q, k and v
+  int32_t head_dim;
+  int32_t batch;
+  int32_t qo_len;
+  int32_t num_qo_heads;
+  int32_t num_kv_heads;
+  int32_t kv_len;
+  int32_t num_splits;
+  float scale_log2;  // softmax scale * log2(e)
+  int32_t causal;    // bottom-right: query i sees keys <= kv_len - qo_len + i
+};
+
+// The merge of the splits.
+struct CombineParams {
+  Partials partials;
+  void* out;   // [batch, qo_len, num_qo_heads, head_dim]
+  float* lse;  // [batch, qo_len, num_qo_heads], natural log, nullable
+  TensorStrides out_stride;
+  int32_t dtype;  // a DType, of out
+  int32_t head_dim;
+  int32_t batch;
+  int32_t qo_len;
+  int32_t num_qo_heads;
+  int32_t num_splits;
+  int32_t dependent;  // 1: launched behind the kernel that writes the partials, before it has ended
+};
+
+// Host and device must read the same bytes.
+static_assert(sizeof(TensorStrides) == 24 && sizeof(Partials) == 24, "params.h: a field was padded");
+static_assert(sizeof(DecodeParams) == 168, "params.h: DecodeParams changed size");
+static_assert(sizeof(CombineParams) == 96, "params.h: CombineParams changed size");
+
+}  // namespace spark

@@ -1,0 +1,89 @@
+// Merges the un-normalised partial outputs of the splits into out and lse.
+//
+// grid: [qo_len * num_qo_heads, batch]; one CTA merges the num_splits partials of one output row.
+// Four dims to a thread; SPLIT_LANES threads share a dim group and take every SPLIT_LANES-th split.
+// A split that saw nothing has sum 0: it weighs 0 and its accumulator, which may hold anything, is not read. (Not max
+// -inf: a NaN score leaves the maximum at -inf and must still reach the output.)
+#pragma once
+
+#include "attention/geometry.h"
+#include "attention/softmax.cuh"
+#include "common/memory.h"
+#include "common/types.h"
+#include "common/warp.h"
+#include "ptx/griddepcontrol.h"
+
+namespace spark {
+
+// Maximum and sum over all splits; every warp computes them for itself, so no CTA barrier is needed.
+struct MergedRow {
+  float max;
+  float sum;
+};
+
+SPARK_DEVICE MergedRow merge_softmax(const float* max_gmem, const float* sum_gmem, int num_splits) {
+  float max = kNegInf;
+  for (int s = lane_id(); s < num_splits; s += 32) max = fmaxf(max, max_gmem[s]);
+  max = warp_max(max);
+  float sum = 0.0f;
+  for (int s = lane_id(); s < num_splits; s += 32) {
+    if (sum_gmem[s] != 0.0f) sum += rescale_factor(max_gmem[s], max) * sum_gmem[s];
+  }
+  return {max, warp_sum(sum)};
+}
+
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_constant__ CombineParams p) {
+  constexpr int VECTORS = HEAD_DIM / 4;
+  constexpr int SPLIT_LANES = SPARK_BLOCK / VECTORS;
+  static_assert(SPLIT_LANES >= 1, "a row of four-dim vectors fits the block");
+  SHARED_ARRAY(float4, acc_smem, SPARK_BLOCK);  // [SPLIT_LANES, VECTORS]
+
+  const int position = blockIdx.x / p.num_qo_heads;
+  const int head = blockIdx.x % p.num_qo_heads;
+  const int batch = blockIdx.y;
+  const int64_t first = partial_index(batch, p.qo_len, position, p.num_qo_heads, head, p.num_splits, 0);
+  const float* max_gmem = p.partials.max + first;
+  const float* sum_gmem = p.partials.sum + first;
+  const int vector = threadIdx.x % VECTORS;
+  const int split_lane = threadIdx.x / VECTORS;
+
+  ptx::griddepcontrol_wait();  // the partials are written
+  const MergedRow merged = merge_softmax(max_gmem, sum_gmem, p.num_splits);
+
+  // acc[dims of this thread] = sum over this thread's splits
+  float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  if (split_lane < SPLIT_LANES) {
+    for (int s = split_lane; s < p.num_splits; s += SPLIT_LANES) {
+      if (sum_gmem[s] == 0.0f) continue;
+      const float factor = rescale_factor(max_gmem[s], merged.max);
+      const float4 part = *reinterpret_cast<const float4*>(p.partials.acc + (first + s) * HEAD_DIM + vector * 4);
+      acc.x = fmaf(factor, part.x, acc.x);
+      acc.y = fmaf(factor, part.y, acc.y);
+      acc.z = fmaf(factor, part.z, acc.z);
+      acc.w = fmaf(factor, part.w, acc.w);
+    }
+  }
+  acc_smem[threadIdx.x] = acc;
+  __syncthreads();  // all split lanes' sums are written
+
+  if (split_lane == 0) {
+    for (int lane = 1; lane < SPLIT_LANES; ++lane) {
+      const float4 part = acc_smem[lane * VECTORS + vector];
+      acc.x += part.x;
+      acc.y += part.y;
+      acc.z += part.z;
+      acc.w += part.w;
+    }
+    const float inverse = merged.sum == 0.0f ? 0.0f : 1.0f / merged.sum;
+    T* out_gmem = static_cast<T*>(p.out) + element_offset(p.out_stride, batch, position, head) + vector * 4;
+    *reinterpret_cast<uint2*>(out_gmem) =
+        make_uint2(pack2<T>(acc.x * inverse, acc.y * inverse), pack2<T>(acc.z * inverse, acc.w * inverse));
+  }
+  if (p.lse != nullptr && threadIdx.x == 0) {
+    const int64_t row = (static_cast<int64_t>(batch) * p.qo_len + position) * p.num_qo_heads + head;
+    p.lse[row] = merged.sum == 0.0f ? kNegInf : (merged.max + log2f(merged.sum)) * kLn2;
+  }
+}
+
+}  // namespace spark

@@ -1,0 +1,35 @@
+// The shapes that a decode kernel accepts; the tensors themselves are checked where they enter, in bindings/.
+#pragma once
+
+#include "attention/checks.h"
+#include "attention/params.h"
+
+namespace spark {
+
+// Internal linkage: every kernel has its own ranges.
+static inline Status check_decode(const DecodeParams& p) {
+  const Status variant = check_variant<SPARK_DTYPE, SPARK_HEAD_DIM>(p.dtype, p.head_dim);
+  if (variant.code != STATUS_OK) return variant;
+  if (p.num_kv_heads < 1 || p.num_qo_heads % p.num_kv_heads != 0) {
+    return invalid_argument("num_qo_heads is %d, accepted is a multiple of num_kv_heads (%d)", p.num_qo_heads,
+                            p.num_kv_heads);
+  }
+  const struct {
+    const char* name;
+    int64_t value, min, max;
+  } ranges[] = {
+      {"group (num_qo_heads / num_kv_heads)", p.num_qo_heads / p.num_kv_heads, SPARK_ACCEPTS_GROUP_MIN,
+       SPARK_ACCEPTS_GROUP_MAX},
+      {"qo_len", p.qo_len, SPARK_ACCEPTS_QO_LEN_MIN, SPARK_ACCEPTS_QO_LEN_MAX},
+      {"kv_len", p.kv_len, SPARK_ACCEPTS_KV_LEN_MIN, SPARK_ACCEPTS_KV_LEN_MAX},
+      {"batch", p.batch, 1, GRID_YZ_MAX},
+      {"num_splits", p.num_splits, 1, GRID_YZ_MAX},
+  };
+  for (const auto& range : ranges) {
+    const Status status = check_range(range.name, range.value, range.min, range.max);
+    if (status.code != STATUS_OK) return status;
+  }
+  return ok();
+}
+
+}  // namespace spark

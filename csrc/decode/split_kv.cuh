@@ -1,0 +1,128 @@
+// Split-KV decode on CUDA cores, for every arch.
+//
+// grid: [num_kv_heads * passes, num_splits, batch]; one CTA reduces the keys [begin, end) of its split for 8 packed
+// query rows (the group's heads times qo_len) of one kv head, one warp a row; passes = ceil(group * qo_len / 8). A tile
+// of 32 keys is staged once for the 8 rows. For Q K^T a lane owns a key, for P V it owns head_dim / 32 dims.
+#pragma once
+
+#include "attention/geometry.h"
+#include "attention/softmax.cuh"
+#include "common/memory.h"
+#include "common/types.h"
+#include "common/warp.h"
+#include "ptx/griddepcontrol.h"
+
+namespace spark {
+
+constexpr int SCALAR_ROWS = 8;   // query rows, and warps, of a CTA
+constexpr int SCALAR_TILE = 32;  // keys of a tile: one per lane
+constexpr int SCALAR_CHUNK = 8;  // elements of a 16-byte vector
+constexpr int SCALAR_PAD = 8;    // elements after each row: lanes on neighbouring rows read different banks
+
+// global -> shared: keys [kv, kv + 32) of K or V; keys at or past `kv_end` are zero and not read.
+template <typename T, int HEAD_DIM>
+SPARK_DEVICE void load_tile(T* tile_smem, const T* head_gmem, int64_t stride_len, int kv, int kv_end) {
+  constexpr int CHUNKS = HEAD_DIM / SCALAR_CHUNK;
+  for (int index = threadIdx.x; index < SCALAR_TILE * CHUNKS; index += SCALAR_ROWS * 32) {
+    const int row = index / CHUNKS;
+    const int col = index % CHUNKS * SCALAR_CHUNK;
+    Vec16 vector = {};
+    if (kv + row < kv_end) vector = *reinterpret_cast<const Vec16*>(head_gmem + (kv + row) * stride_len + col);
+    *reinterpret_cast<Vec16*>(tile_smem + row * (HEAD_DIM + SCALAR_PAD) + col) = vector;
+  }
+}
+
+// The score of this lane's key, in the log2 domain; -inf where the row does not see it.
+template <typename T, int HEAD_DIM>
+SPARK_DEVICE float dot_qk(const float* q_smem, const T* key_smem, bool visible, float scale_log2) {
+  float dot = 0.0f;
+#pragma unroll
+  for (int d = 0; d < HEAD_DIM; d += SCALAR_CHUNK) {
+    const Vec16 vector = *reinterpret_cast<const Vec16*>(key_smem + d);
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const float2 pair = unpack2<T>(vector.word[w]);
+      dot = fmaf(q_smem[d + 2 * w], pair.x, dot);
+      dot = fmaf(q_smem[d + 2 * w + 1], pair.y, dot);
+    }
+  }
+  return visible ? dot * scale_log2 : kNegInf;
+}
+
+// acc += P V over the tile; lane l owns dims l, l + 32, ...
+template <typename T, int HEAD_DIM>
+SPARK_DEVICE void accumulate_pv(float (&acc)[HEAD_DIM / 32], const float* weight_smem, const T* v_smem) {
+#pragma unroll 4
+  for (int j = 0; j < SCALAR_TILE; ++j) {
+    const float weight = weight_smem[j];
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 32; ++i) {
+      acc[i] = fmaf(weight, to_float(v_smem[j * (HEAD_DIM + SCALAR_PAD) + lane_id() + 32 * i]), acc[i]);
+    }
+  }
+}
+
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
+    attn_decode_split_kv_kernel(const __grid_constant__ DecodeParams p) {
+  static_assert(SCALAR_ROWS * 32 == SPARK_BLOCK, "one warp per query row");
+  static_assert(SPARK_DYNAMIC_SMEM == 0, "all shared memory is static");
+  constexpr int ROW = HEAD_DIM + SCALAR_PAD;
+
+  SHARED_ARRAY(T, k_smem, SCALAR_TILE * ROW);
+  SHARED_ARRAY(T, v_smem, SCALAR_TILE * ROW);
+  SHARED_ARRAY(float, q_smem, SCALAR_ROWS* HEAD_DIM);
+  SHARED_ARRAY(float, weight_smem, SCALAR_ROWS* SCALAR_TILE);
+
+  const int passes = gridDim.x / p.num_kv_heads;
+  const int kv_head = blockIdx.x / passes;
+  const int split = blockIdx.y;
+  const int batch = blockIdx.z;
+  const int lane = lane_id();
+  const int kv_len = sequence_kv_len(p, batch);
+  const KvRange range = split_range(kv_len, split, p.num_splits, SCALAR_TILE);
+  const QueryRow row = query_row(p, kv_head, blockIdx.x % passes * SCALAR_ROWS + warp_id(), kv_len);
+
+  float* q_row = q_smem + warp_id() * HEAD_DIM;
+  float* weight_row = weight_smem + warp_id() * SCALAR_TILE;
+  const T* q_gmem = static_cast<const T*>(p.q) + element_offset(p.q_stride, batch, row.position, row.head);
+  const T* k_gmem = static_cast<const T*>(p.k) + element_offset(p.k_stride, batch, 0, kv_head);
+  const T* v_gmem = static_cast<const T*>(p.v) + element_offset(p.v_stride, batch, 0, kv_head);
+  for (int d = lane; d < HEAD_DIM; d += 32) q_row[d] = row.valid ? to_float(q_gmem[d]) : 0.0f;
+  // q_row is read by its own warp alone, behind the first barrier of the loop
+
+  float acc[HEAD_DIM / 32] = {};
+  float max = kNegInf;
+  float sum = 0.0f;  // of this lane's keys, until the end
+  for (int kv = range.begin; kv < range.end; kv += SCALAR_TILE) {
+    load_tile<T, HEAD_DIM>(k_smem, k_gmem, p.k_stride.len, kv, range.end);
+    load_tile<T, HEAD_DIM>(v_smem, v_gmem, p.v_stride.len, kv, range.end);
+    __syncthreads();  // the tile is written
+
+    const float score = dot_qk<T, HEAD_DIM>(q_row, k_smem + lane * ROW, kv + lane < row.kv_limit, p.scale_log2);
+    const float new_max = fmaxf(max, warp_max(score));
+    const float factor = rescale_factor(max, new_max);
+    const float weight = exp2_fast(score - softmax_shift(new_max));
+    max = new_max;
+    sum = sum * factor + weight;
+    weight_row[lane] = weight;
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 32; ++i) acc[i] *= factor;
+    __syncwarp();  // the row's weights are written
+    accumulate_pv<T, HEAD_DIM>(acc, weight_row, v_smem);
+    __syncthreads();  // all warps have read the tile before the next one overwrites it
+  }
+  ptx::griddepcontrol_launch_dependents();
+
+  sum = warp_sum(sum);
+  if (!row.valid) return;
+  const int64_t partial = partial_index(batch, p.qo_len, row.position, p.num_qo_heads, row.head, p.num_splits, split);
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 32; ++i) p.partials.acc[partial * HEAD_DIM + lane + 32 * i] = acc[i];
+  if (lane == 0) {
+    p.partials.max[partial] = max;
+    p.partials.sum[partial] = sum;
+  }
+}
+
+}  // namespace spark

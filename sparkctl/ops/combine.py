@@ -1,0 +1,43 @@
+"""The combine operator: merges the splits' partial outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkctl.ops import checks
+from sparkctl.ops.decode import combine_variant
+from sparkctl.ops.devices import default_library
+from sparkctl.runtime import Library
+
+if TYPE_CHECKING:
+    import torch
+
+
+def combine(
+    part_acc: torch.Tensor,
+    part_max: torch.Tensor,
+    part_sum: torch.Tensor,
+    *,
+    dtype: torch.dtype,
+    library: Library | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Merge un-normalised partials into (out, lse).
+
+    part_acc fp32 [batch, qo_len, num_qo_heads, num_splits, head_dim] holds sums of exp2(s - part_max) * v, part_max
+    and part_sum fp32 [batch, qo_len, num_qo_heads, num_splits] the maximum of s = score * scale * log2(e) and the sum
+    of exp2(s - part_max). A split with sum 0 weighs nothing and its accumulator is not read. out has `dtype` (bf16 or
+    fp16) and shape [batch, qo_len, num_qo_heads, head_dim]; lse is fp32, natural log, -inf where every split is empty.
+    """
+    import torch
+
+    for name, tensor in (("part_acc", part_acc), ("part_max", part_max), ("part_sum", part_sum)):
+        checks.check_tensor(name, tensor)
+    checks.check_rank("part_acc", part_acc, 5, "[batch, qo_len, num_qo_heads, num_splits, head_dim]")
+    batch, qo_len, num_qo_heads, _, head_dim = part_acc.shape
+    out = torch.empty((batch, qo_len, num_qo_heads, head_dim), dtype=dtype, device=part_acc.device)
+    lse = torch.empty((batch, qo_len, num_qo_heads), dtype=torch.float32, device=part_acc.device)
+    if library is None:
+        library = default_library(str(part_acc.device))
+    name = combine_variant(library, checks.check_dtype("out", out), head_dim)
+    library.function("combine")(library.index[name], part_acc, part_max, part_sum, out, lse)
+    return out, lse

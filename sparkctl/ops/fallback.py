@@ -1,0 +1,61 @@
+"""Decode in plain torch, vectorised: what CPU tensors get, and shapes that the library has no variant for."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_said: set[str] = set()
+
+
+def say_once(message: str) -> None:
+    """Warn, the first time that this message is met in the process."""
+    if message not in _said:
+        _said.add(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def decode_torch(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    kv_lens: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """out [batch, qo_len, num_qo_heads, head_dim] in q's dtype and lse [batch, qo_len, num_qo_heads] in fp32.
+
+    fp32 throughout; keys at or past a sequence's length are not read.
+    """
+    import torch
+
+    batch, qo_len, num_qo_heads, head_dim = q.shape
+    kv_len, num_kv_heads = k.shape[1], k.shape[2]
+    group = num_qo_heads // num_kv_heads
+    positions = torch.arange(kv_len, device=q.device)
+    lens = (
+        torch.full((batch,), kv_len, device=q.device)
+        if kv_lens is None
+        else kv_lens.to(device=q.device, dtype=torch.int64)
+    )
+    present = positions[None, :] < lens[:, None]  # [batch, kv_len]
+    limit = lens[:, None].expand(batch, qo_len)
+    if causal:
+        limit = limit - qo_len + torch.arange(qo_len, device=q.device)[None, :] + 1
+    visible = positions[None, None, :] < limit[:, :, None]  # [batch, qo_len, kv_len]
+
+    # unused keys may hold anything, NaN too: they must not enter a product
+    unused = ~present[:, :, None, None]
+    k32 = k.float().masked_fill(unused, 0.0)
+    v32 = v.float().masked_fill(unused, 0.0)
+    q32 = q.float().reshape(batch, qo_len, num_kv_heads, group, head_dim)
+    scores = torch.einsum("bihgd,bjhd->bhgij", q32, k32) * scale
+    scores = scores.masked_fill(~visible[:, None, None], float("-inf"))
+    lse = torch.logsumexp(scores, dim=-1)  # [batch, num_kv_heads, group, qo_len]; -inf where nothing is visible
+    weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
+    out = torch.einsum("bhgij,bjhd->bihgd", weights, v32).reshape(q.shape).to(q.dtype)
+    return out, lse.permute(0, 3, 1, 2).reshape(batch, qo_len, num_qo_heads).contiguous()

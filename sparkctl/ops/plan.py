@@ -1,0 +1,145 @@
+"""Which variant runs and into how many splits: pure functions of shapes, built variants and the device's size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkctl.runtime.manifest import BuiltVariant
+
+# Rows of query that one CTA takes, per kernel: the M of m16n8k16, and the warps of the CUDA-core kernel.
+ROWS_PER_CTA = {"attn_decode_split_kv_mma": 16, "attn_decode_split_kv": 8}
+TILE_WITHOUT_AXIS = 32  # keys of a tile where block_kv is no axis: one per lane
+KERNEL_PREFERENCE = ("attn_decode_split_kv_mma", "attn_decode_split_kv")
+
+# Cost of a split in units of one tile's time: what a CTA spends before and after its tiles, and what one more split
+# adds to the merge. docs/kernels/decode.md has where they come from.
+CTA_OVERHEAD_TILES = 10.0
+MERGE_TILES_PER_SPLIT = 0.22
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeShape:
+    """The shape of one decode call; kv_len is the length that the splits are planned for."""
+
+    batch: int
+    qo_len: int
+    num_qo_heads: int
+    num_kv_heads: int
+    head_dim: int
+    kv_len: int
+    dtype: str  # "bf16" | "fp16"
+
+    @property
+    def group(self) -> int:
+        """Query heads per kv head."""
+        return self.num_qo_heads // self.num_kv_heads
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePlan:
+    """What a call runs, and why."""
+
+    variant: str
+    combine_variant: str
+    num_splits: int
+    grid: tuple[int, int, int]
+    waves: float
+    reason: str
+
+    def __str__(self) -> str:
+        grid = " × ".join(str(n) for n in self.grid)
+        return f"{self.variant}, grid {grid}, {self.num_splits} splits, {self.waves:.2f} waves: {self.reason}"
+
+
+def tile_size(variant: BuiltVariant) -> int:
+    """Keys that a CTA takes at a time."""
+    return int(variant.values.get("block_kv", TILE_WITHOUT_AXIS))
+
+
+def passes_for(kernel: str, shape: DecodeShape) -> int:
+    """CTAs that share a kv head's keys because its packed query rows do not fit one."""
+    return -(-shape.group * shape.qo_len // ROWS_PER_CTA[kernel])
+
+
+def accepted(variant: BuiltVariant, shape: DecodeShape) -> bool:
+    """Whether a variant is compiled for the shape's dtype and head_dim, and its ranges hold the rest."""
+    if variant.values["dtype"] != shape.dtype or variant.values["head_dim"] != shape.head_dim:
+        return False
+    run_time = {"group": shape.group, "qo_len": shape.qo_len, "kv_len": shape.kv_len}
+    for name, (start, stop) in variant.accepts.items():
+        value = run_time.get(name)
+        if value is not None and not (start <= value and (stop is None or value <= stop)):
+            return False
+    return True
+
+
+def choose_variant(
+    variants: Sequence[BuiltVariant], shape: DecodeShape, *, kernel: str = "auto"
+) -> BuiltVariant | None:
+    """The variant for a shape: tensor cores before CUDA cores, two stages and the widest tile before others.
+
+    None when no variant accepts the shape.
+    """
+    wanted = KERNEL_PREFERENCE if kernel == "auto" else (kernel,)
+    for name in wanted:
+        fitting = [v for v in variants if v.kernel == name and accepted(v, shape)]
+        if fitting:
+            return min(fitting, key=_preference)
+    return None
+
+
+def _preference(variant: BuiltVariant) -> tuple[int, int, str]:
+    stages = int(variant.values.get("stages", 2))
+    return (abs(stages - 2), -tile_size(variant), variant.name)
+
+
+def plan_splits(*, work: int, tiles: int, slots: int) -> int:
+    """Number of splits that minimises waves × (tiles / n + overhead) + merge × n.
+
+    work: CTAs of one split (batch × kv heads × passes); tiles: along the longest sequence; slots: CTAs that the device
+    holds at once. Pure and monotone in nothing: the cost is evaluated for every n up to the tiles.
+    """
+    if tiles <= 1 or work < 1:
+        return 1
+    limit = min(tiles, max(1, 4 * slots // work), 1024)
+    costs = {n: _split_cost(n, work=work, tiles=tiles, slots=slots) for n in range(1, limit + 1)}
+    best = min(costs, key=lambda n: (costs[n], n))
+    return normalise_splits(best, tiles=tiles)
+
+
+def _split_cost(splits: int, *, work: int, tiles: int, slots: int) -> float:
+    waves = -(-work * splits // slots)
+    return waves * (-(-tiles // splits) + CTA_OVERHEAD_TILES) + MERGE_TILES_PER_SPLIT * splits
+
+
+def normalise_splits(splits: int, *, tiles: int) -> int:
+    """Fewest splits with the same tiles per split, so that none is empty at the planned length."""
+    if tiles < 1:
+        return 1
+    tiles_per_split = -(-tiles // min(splits, tiles))
+    return -(-tiles // tiles_per_split)
+
+
+def plan_decode(
+    shape: DecodeShape,
+    variant: BuiltVariant,
+    combine_variant: str,
+    *,
+    sm_count: int,
+    num_splits: int | None = None,
+) -> DecodePlan:
+    """The launch for a shape: splits (given, or planned), grid and waves."""
+    passes = passes_for(variant.kernel, shape)
+    blocks_per_sm = variant.blocks_per_sm or 1
+    slots = sm_count * blocks_per_sm
+    work = shape.batch * shape.num_kv_heads * passes
+    tiles = -(-shape.kv_len // tile_size(variant))
+    if num_splits is None:
+        splits = plan_splits(work=work, tiles=tiles, slots=slots)
+        reason = f"{work} CTAs a split and {tiles} tiles on {sm_count} SMs × {blocks_per_sm} CTAs"
+    else:
+        splits = num_splits
+        reason = "num_splits as given"
+    grid = (shape.num_kv_heads * passes, splits, shape.batch)
+    return DecodePlan(variant.name, combine_variant, splits, grid, work * splits / slots if slots else 0.0, reason)

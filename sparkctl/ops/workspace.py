@@ -1,0 +1,35 @@
+"""The partial results that a split-KV call needs room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Un-normalised partials, contiguous fp32; num_splits is the last size of `part_max`."""
+
+    part_acc: torch.Tensor  # [batch, qo_len, num_qo_heads, num_splits, head_dim]
+    part_max: torch.Tensor  # [batch, qo_len, num_qo_heads, num_splits]; log2 domain
+    part_sum: torch.Tensor  # [batch, qo_len, num_qo_heads, num_splits]
+
+    @property
+    def num_splits(self) -> int:
+        """Splits that the workspace has room for."""
+        return int(self.part_max.shape[-1])
+
+
+def allocate_workspace(q: torch.Tensor, num_splits: int) -> Workspace:
+    """Room for `num_splits` splits of a call with this q [batch, qo_len, num_qo_heads, head_dim], on q's device."""
+    import torch
+
+    rows = (*q.shape[:3], num_splits)
+    return Workspace(
+        torch.empty((*rows, q.shape[3]), dtype=torch.float32, device=q.device),
+        torch.empty(rows, dtype=torch.float32, device=q.device),
+        torch.empty(rows, dtype=torch.float32, device=q.device),
+    )
