@@ -117,15 +117,15 @@ def next_step(arch: Arch, *, threads: int, registers: int, smem: int, barriers: 
 
 
 def _blocks_by_registers(row: Limits, warps_per_block: int, registers: int) -> int | None:
-    """Registers are given to whole warps; a block's warps are spread over the sub-partitions, so a launch needs room
-    for them rounded up to a multiple of those."""
+    """Registers are given to whole warps, and each sub-partition has its own quarter of them.
+
+    The header's separate launch check (a block's warps rounded up to the sub-partitions must fit) is this count being 0.
+    """
     if registers == 0:
         return None
-    per_warp = _round_up(registers * WARP_THREADS, row.register_granularity)
-    if per_warp * _round_up(warps_per_block, row.sub_partitions) > row.registers_per_block:
-        return 0
     if registers > row.registers_per_thread:
         return 0
+    per_warp = _round_up(registers * WARP_THREADS, row.register_granularity)
     warps_per_partition = row.registers_per_sm // row.sub_partitions // per_warp
     return warps_per_partition * row.sub_partitions // warps_per_block
 

@@ -62,6 +62,16 @@ def test_spills_of_a_device_function_do_not_become_the_entrys() -> None:
     ]
 
 
+def test_a_device_function_printed_inside_an_entrys_block_is_not_the_entry() -> None:
+    inside = "ptxas info    : Function properties for _Z5chainPKfi\n" + (
+        "    24 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads\n"
+    )
+    entry = "ptxas info    : Function properties for _Z20four"
+    chain, kernel = parse_ptxas(read("barriers").replace(entry, inside + entry))
+    assert (chain.kind, chain.stack_bytes, chain.spills) == ("device", 24, True)
+    assert (kernel.kind, kernel.stack_bytes, kernel.spills) == ("entry", 0, False)
+
+
 def test_relocatable_code_shows_its_copies_and_leaves_shared_memory_open() -> None:
     usages = parse_ptxas(read("rdc"))
     assert [usage.function for usage in usages if not usage.is_entry] == ["_Z5chainPKfi$1", "_Z5chainPKfi"]
