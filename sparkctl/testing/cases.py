@@ -1,0 +1,66 @@
+"""Which cases each kernel is tested with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkctl.errors import UsageError
+from sparkctl.registry.model import Kernel
+from sparkctl.testing.combine_cases import combine_cases
+from sparkctl.testing.decode_cases import decode_cases
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, StreamCase
+
+
+def stream_cases(full: bool) -> tuple[StreamCase, ...]:
+    """Sizes around one load, one unrolled step and one block, and a size that wraps the grid."""
+    sizes = (0, 16, 32, 48, 112, 128, 256, 4080, 4096, 4112, 32768, 65520, 65536, 131088, 1 << 20)
+    return tuple(StreamCase(size) for size in sizes + (((1 << 28) + 16,) if full else ()))
+
+
+CASES: dict[str, Callable[[bool], tuple[Case, ...]]] = {
+    "attn_decode_split_kv": decode_cases,
+    "attn_decode_split_kv_mma": decode_cases,
+    "attn_combine": combine_cases,
+    "stream_read": stream_cases,
+}
+
+
+def kernels_with_cases() -> frozenset[str]:
+    """The kernels that have test cases; the registry's check asks for every other kernel."""
+    return frozenset(CASES)
+
+
+def cases_for(kernel: Kernel, *, full: bool = False) -> tuple[Case, ...]:
+    """The kernel's cases that lie inside what flags.yaml says it accepts. UsageError if it has none."""
+    if kernel.name not in CASES:
+        raise UsageError(
+            f"{kernel.location}: {kernel.name} has no test cases",
+            hint="add its cases to sparkctl/testing/cases.py (docs/testing.md)",
+        )
+    return tuple(case for case in CASES[kernel.name](full) if accepted(kernel, case))
+
+
+def accepted(kernel: Kernel, case: Case) -> bool:
+    """Whether every value of the case is in the kernel's accepted ranges."""
+    for name, accepts in kernel.accepts.items():
+        for value in run_time_values(case, name):
+            if value < accepts.start or (accepts.stop is not None and value > accepts.stop):
+                return False
+    return True
+
+
+def run_time_values(case: Case, name: str) -> tuple[int, ...]:
+    """The case's values of an `accepts` entry; empty where the case leaves it to the planner or does not know it."""
+    match case:
+        case DecodeCase():
+            values = {
+                "group": (case.group,),
+                "qo_len": (case.qo_len,),
+                "kv_len": (*case.kv_lens, case.kv_capacity),
+                "num_splits": () if case.num_splits is None else (case.num_splits,),
+            }
+        case CombineCase():
+            values = {"qo_len": (case.qo_len,), "num_splits": (case.num_splits,)}
+        case StreamCase():
+            values = {"bytes": (case.size_bytes,)}
+    return values.get(name, ())

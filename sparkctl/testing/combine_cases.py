@@ -1,0 +1,51 @@
+"""The cases of the combine kernel: made-up partials with empty splits in every place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sparkctl.testing.model import CombineCase, SplitPattern
+
+PATTERNS: tuple[SplitPattern, ...] = (
+    "live",
+    "empty_first",
+    "empty_middle",
+    "empty_last",
+    "one_live",
+    "all_empty",
+    "row_empty",
+    "zero_sum",
+    "far_apart",
+)
+
+AXES: Mapping[str, Sequence[Any]] = {
+    "pattern": PATTERNS,
+    "num_splits": (1, 2, 3, 7, 8, 33, 129),
+    "num_qo_heads": (1, 3, 8, 40),
+    "qo_len": (1, 2, 16),
+    "batch": (1, 3),
+    "padded_out": (False, True),
+}
+# Rows times splits that a case may merge: the emulator merges about one a microsecond.
+EMULATOR_PARTIALS = 6000
+
+
+@lru_cache(maxsize=2)
+def combine_cases(full: bool) -> tuple[CombineCase, ...]:
+    """A pairwise cover and named cases; `full` adds the sizes of a device."""
+    from allpairspy import AllPairs
+
+    def affordable(row: Sequence[Any]) -> bool:  # called on partial rows too
+        return math.prod(value for value in row if type(value) is int) <= EMULATOR_PARTIALS
+
+    rows = AllPairs(list(AXES.values()), filter_func=affordable)
+    cases = [CombineCase(**dict(zip(AXES, row, strict=True))) for row in rows]
+    cases += [CombineCase(1, 1, 32, splits, label="model_shape") for splits in (1, 4, 16, 64)]
+    cases += [CombineCase(2, 1, 5, 3, pattern, label="few_splits") for pattern in PATTERNS]
+    if full:
+        cases += [CombineCase(8, 1, 32, splits, label="device") for splits in (1, 16, 64, 200)]
+        cases += [CombineCase(3, 16, 128, 33, pattern, label="device") for pattern in PATTERNS]
+    return tuple(dict.fromkeys(cases))

@@ -1,0 +1,193 @@
+"""Makes a case's tensors on a device: random values from the case's seed, laid out as the case says.
+
+Whatever must not be read or written is poisoned with NaN: keys past a sequence's end, the gaps between strided rows,
+outputs before the call and the memory around them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.testing.arena import arena_for
+from sparkctl.testing.model import CombineCase, DecodeCase, Layout, case_seed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GAP = 8  # elements in the gap between padded rows; keeps 16-byte alignment
+GUARD = 64  # elements of poison before and after an output
+LARGE_SCORE = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeInputs:
+    """q, k, v and kv_lens as the operator takes them."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    kv_lens: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """What a decode kernel hands to combine."""
+
+    acc: Tensor  # [batch, qo_len, num_qo_heads, num_splits, head_dim]
+    max: Tensor  # [batch, qo_len, num_qo_heads, num_splits], log2 domain
+    sum: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedOutput:
+    """An output full of NaN inside memory full of NaN."""
+
+    view: Tensor  # [batch, qo_len, num_qo_heads, head_dim]
+    storage: Tensor
+
+    def stray_writes(self) -> int:
+        """Elements outside the output that no longer hold NaN, or inside it that still do: waits for the device."""
+        return abs(int((~self.storage.isnan()).sum()) - self.view.numel())
+
+
+def make_decode_inputs(case: DecodeCase, dtype: str, head_dim: int, device: str, seed: int = 0) -> DecodeInputs:
+    """MemoryError where the case needs more memory than the device has free."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(case_seed(case, seed))
+    shape_q = (case.batch, case.qo_len, case.num_qo_heads, head_dim)
+    shape_kv = (case.batch, case.kv_capacity, case.num_kv_heads, head_dim)
+    q, k, v = (
+        torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+        for shape in (shape_q, shape_kv, shape_kv)
+    )
+    if case.logits == "large":
+        q *= LARGE_SCORE / (3.5 * math.sqrt(head_dim))  # the largest of some hundred q·k is about 3.5 deviations
+    kv_lens = None
+    if case.slack is not None:
+        kv_lens = torch.tensor(case.kv_lens, dtype=torch.int32, device=device)
+        past_end = torch.arange(case.kv_capacity, device=device) >= kv_lens[:, None]
+        k.masked_fill_(past_end[:, :, None, None], math.nan)
+        v.masked_fill_(past_end[:, :, None, None], math.nan)
+    q, k, v = (tensor.to(torch_dtype(dtype)) for tensor in (q, k, v))
+    return DecodeInputs(place_q(q, case.layout), *place_kv(k, v, case.layout), kv_lens)
+
+
+def make_partials(case: CombineCase, head_dim: int, device: str, seed: int = 0) -> Partials:
+    """Partials of random scores; the acc of a split without weight holds NaN, since nothing may read it."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(case_seed(case, seed))
+    rows = (case.batch, case.qo_len, case.num_qo_heads, case.num_splits)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+
+    spread = 200.0 if case.pattern == "far_apart" else 3.0
+    part_max = random(*rows) * spread
+    part_sum = 1 + random(*rows).abs() * 20
+    part_acc = random(*rows, head_dim) * part_sum[..., None]
+    empty = empty_splits(case, random(*rows))
+    part_max.masked_fill_(empty, -math.inf)
+    part_sum.masked_fill_(empty, 0.0)
+    part_acc.masked_fill_(empty[..., None], math.nan)
+    if case.pattern == "zero_sum":  # a finite maximum and no weight
+        part_sum[..., 0] = 0.0
+        part_acc[..., 0, :] = math.nan
+    return Partials(part_acc, part_max, part_sum)
+
+
+def empty_splits(case: CombineCase, noise: Tensor) -> Tensor:
+    """Which splits of which rows saw nothing `[batch, qo_len, num_qo_heads, num_splits]`."""
+    import torch
+
+    splits = case.num_splits
+    split = torch.arange(splits, device=noise.device)
+    by_pattern = {
+        "empty_first": split < max(1, splits // 3),
+        "empty_middle": (split >= splits // 3) & (split < max(splits // 3 + 1, 2 * splits // 3)),
+        "empty_last": split >= splits - max(1, splits // 3),
+        "one_live": split != splits // 2,
+        "all_empty": split >= 0,
+    }
+    if case.pattern == "row_empty":  # whole rows, and single splits of others
+        return (noise > 0.5) | (noise[..., :1] > 0.3)
+    return by_pattern.get(case.pattern, split < 0).expand(noise.shape)
+
+
+def make_output(shape: tuple[int, ...], dtype: str, layout: Layout, device: str) -> GuardedOutput:
+    """A poisoned output of the layout: heads-first, with gaps between its rows, or contiguous."""
+    import torch
+
+    batch, qo_len, heads, head_dim = shape
+    padded = layout in ("padded", "mixed")
+    row = head_dim + GAP if padded else head_dim
+    size = batch * qo_len * heads * row
+    storage = torch.full((size + 2 * GUARD,), math.nan, dtype=torch_dtype(dtype), device=device)
+    inner = storage[GUARD : GUARD + size]
+    if layout == "heads_first":
+        return GuardedOutput(inner.view(batch, heads, qo_len, row).transpose(1, 2), storage)
+    return GuardedOutput(inner.view(batch, qo_len, heads, row)[..., :head_dim], storage)
+
+
+def place_q(q: Tensor, layout: Layout) -> Tensor:
+    """q in the layout; `fused` puts it inside a projection that also holds other heads."""
+    batch, qo_len, heads, head_dim = q.shape
+    match layout:
+        case "heads_first":
+            return heads_first(q)
+        case "padded" | "mixed":
+            return padded(q)
+        case "fused":
+            return view_into(q, poison(q, batch, qo_len, heads + 2, head_dim)[:, :, 1:-1])
+        case _:
+            return q
+
+
+def place_kv(k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """k and v in the layout; `fused` interleaves them, `mixed` gives them different strides."""
+    batch, length, heads, head_dim = k.shape
+    match layout:
+        case "contiguous":
+            return k, v
+        case "heads_first":
+            return heads_first(k), heads_first(v)
+        case "padded":
+            return padded(k), padded(v)
+        case "fused":
+            both = poison(k, batch, length, 2, heads, head_dim)
+            return view_into(k, both[:, :, 0]), view_into(v, both[:, :, 1])
+        case "mixed":
+            return k, padded(heads_first(v))
+        case "huge_batch" | "huge_len" | "huge_heads":
+            return arena_for(k.dtype, str(k.device)).place(k, v, axis=("batch", "len", "heads").index(layout[5:]))
+
+
+def heads_first(values: Tensor) -> Tensor:
+    """The same values as a view of `[batch, heads, len, head_dim]`."""
+    return values.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def padded(values: Tensor) -> Tensor:
+    """The same values with poison behind every row, head, length and sequence."""
+    batch, length, heads, head_dim = values.shape
+    room = poison(values, batch, length + 1, heads + 1, head_dim + GAP)
+    return view_into(values, room[:, :length, 1:, GAP:])
+
+
+def view_into(values: Tensor, view: Tensor) -> Tensor:
+    view.copy_(values)
+    return view
+
+
+def poison(like: Tensor, *shape: int) -> Tensor:
+    return like.new_full(shape, math.nan)
+
+
+def torch_dtype(dtype: str) -> Any:
+    """torch's dtype for a registry value of the axis dtype."""
+    import torch
+
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]

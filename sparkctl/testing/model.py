@@ -1,0 +1,114 @@
+"""Test cases as frozen data: what each says, its readable id and the seed that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+Layout = Literal["contiguous", "heads_first", "padded", "fused", "mixed", "huge_batch", "huge_len", "huge_heads"]
+Logits = Literal["unit", "large"]
+SplitPattern = Literal[
+    "live", "empty_first", "empty_middle", "empty_last", "one_live", "all_empty", "row_empty", "zero_sum", "far_apart"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCase:
+    """One call of a decode kernel.
+
+    `slack` None passes no kv_lens: every sequence has the length that K and V have. A number passes kv_lens and makes
+    K and V that many keys longer than the longest sequence; keys past a sequence's end hold NaN.
+    `num_splits` None leaves the choice to the planner. `logits` "large" scales q so that |q·k| comes near 1e3.
+    """
+
+    kv_lens: tuple[int, ...]
+    num_kv_heads: int = 1
+    group: int = 1
+    qo_len: int = 1
+    num_splits: int | None = 1
+    causal: bool = False
+    layout: Layout = "contiguous"
+    logits: Logits = "unit"
+    return_lse: bool = True
+    slack: int | None = None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.slack is None and len(set(self.kv_lens)) > 1:
+            raise ValueError(f"ragged lengths {self.kv_lens} need a slack: without kv_lens all lengths are equal")
+
+    @property
+    def batch(self) -> int:
+        return len(self.kv_lens)
+
+    @property
+    def num_qo_heads(self) -> int:
+        return self.num_kv_heads * self.group
+
+    @property
+    def kv_capacity(self) -> int:
+        """The length that K and V have in memory."""
+        return max(self.kv_lens) + (self.slack or 0)
+
+    @property
+    def work(self) -> int:
+        """Scores computed: query rows times keys, what the emulator's time is proportional to."""
+        return sum(self.kv_lens) * self.num_qo_heads * self.qo_len
+
+    @property
+    def id(self) -> str:
+        lens = str(self.kv_lens[0]) if self.slack is None else ".".join(map(str, self.kv_lens)) + f"+{self.slack}"
+        splits = "auto" if self.num_splits is None else str(self.num_splits)
+        parts = [
+            self.label,
+            f"b{self.batch}-kv{lens}-h{self.num_kv_heads}-g{self.group}-q{self.qo_len}-s{splits}",
+            "causal" if self.causal else "",
+            self.layout if self.layout != "contiguous" else "",
+            "large" if self.logits == "large" else "",
+            "lse" if self.return_lse else "",
+        ]
+        return "-".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class CombineCase:
+    """One call of the combine kernel on made-up partials. `pattern` says which splits are empty, or what is odd."""
+
+    batch: int
+    qo_len: int
+    num_qo_heads: int
+    num_splits: int
+    pattern: SplitPattern = "live"
+    padded_out: bool = False
+    label: str = ""
+
+    @property
+    def id(self) -> str:
+        parts = [
+            self.label,
+            f"b{self.batch}-q{self.qo_len}-h{self.num_qo_heads}-s{self.num_splits}-{self.pattern}",
+            "padded" if self.padded_out else "",
+        ]
+        return "-".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCase:
+    """One read of a buffer of `size_bytes` random bytes."""
+
+    size_bytes: int
+    label: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.label}-bytes{self.size_bytes}" if self.label else f"bytes{self.size_bytes}"
+
+
+Case = DecodeCase | CombineCase | StreamCase
+
+
+def case_seed(case: Case, seed: int = 0) -> int:
+    """The seed of a case's inputs: the same on every machine and in every Python, different for each case id."""
+    digest = hashlib.blake2b(f"{seed}:{case.id}".encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big")

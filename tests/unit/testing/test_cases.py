@@ -1,0 +1,149 @@
+"""Case lists: unique stable ids, a complete cover of pairs, and bounds on work."""
+
+import itertools
+
+import pytest
+
+from sparkctl.errors import UsageError
+from sparkctl.registry import find_project, load_registry
+from sparkctl.registry.model import Range
+from sparkctl.testing import decode_cases
+from sparkctl.testing.cases import CASES, accepted, cases_for, kernels_with_cases
+from sparkctl.testing.combine_cases import PATTERNS, combine_cases
+from sparkctl.testing.model import DecodeCase, case_seed
+
+
+@pytest.fixture(scope="module")
+def registry():
+    return load_registry(find_project(None) / "flags.yaml")
+
+
+def test_every_kernel_of_the_registry_has_cases(registry):
+    assert kernels_with_cases() == set(registry.kernels)
+    for kernel in registry.kernels.values():
+        assert cases_for(kernel)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("kernel", sorted(CASES))
+def test_ids_are_unique_and_fit_a_shell(kernel, full):
+    ids = [case.id for case in CASES[kernel](full)]
+    assert len(set(ids)) == len(ids)
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.+-") for name in ids)
+
+
+def test_an_id_says_what_the_case_is():
+    case = DecodeCase(
+        (100, 50, 0), num_kv_heads=2, group=5, qo_len=4, num_splits=7, causal=True, layout="padded", slack=7, label="x"
+    )
+    assert case.id == "x-b3-kv100.50.0+7-h2-g5-q4-s7-causal-padded-lse"
+    assert DecodeCase((16,) * 3, num_splits=None, return_lse=False).id == "b3-kv16-h1-g1-q1-sauto"
+
+
+def test_a_seed_depends_on_the_id_and_the_seed_given_and_on_nothing_else():
+    case = DecodeCase((16,))
+    assert case_seed(case) == 44211570530161135
+    assert len({case_seed(case), case_seed(case, 1), case_seed(DecodeCase((17,)))}) == 3
+
+
+def test_ragged_lengths_without_kv_lens_are_refused():
+    with pytest.raises(ValueError, match="ragged lengths"):
+        DecodeCase((1, 2))
+
+
+def axis_values(case: DecodeCase) -> dict:
+    row = {name: getattr(case, name) for name in ("group", "layout", "qo_len", "num_kv_heads", "causal", "return_lse")}
+    kv_len = max(case.kv_lens)
+    most = max(1, -(-kv_len // decode_cases.SPLIT_KEYS))
+    splits = {case.num_splits, "max" if case.num_splits == most else case.num_splits}
+    return row | {"kv_len": kv_len, "batch": case.batch, "ragged": case.slack is not None, "num_splits": splits}
+
+
+def covered_pairs(cases) -> set:
+    pairs = set()
+    for case in cases:
+        row = {name: value if isinstance(value, set) else {value} for name, value in axis_values(case).items()}
+        for a, b in itertools.combinations(sorted(row), 2):
+            pairs |= {(a, x, b, y) for x in row[a] for y in row[b]}
+    return pairs
+
+
+def feasible_pairs(axes, work) -> set:
+    """Pairs that the cheapest case holding them can afford."""
+    pairs = set()
+    for a, b in itertools.combinations(sorted(axes), 2):
+        for x, y in itertools.product(axes[a], axes[b]):
+            cheapest = {"ragged": False, "batch": 1, "kv_len": 0} | {a: x, b: y}
+            ragged = {"ragged": True, "batch": 1, "kv_len": 0} | {a: x, b: y}
+            if min(decode_cases.scores(cheapest), decode_cases.scores(ragged)) <= work:
+                pairs.add((a, x, b, y))
+    return pairs
+
+
+def test_the_cover_holds_every_pair_of_axis_values():
+    cases = decode_cases.cover(decode_cases.AXES, decode_cases.EMULATOR_WORK)
+    wanted = feasible_pairs(decode_cases.AXES, decode_cases.EMULATOR_WORK)
+    assert len(wanted) == sum(len(x) * len(y) for x, y in itertools.combinations(decode_cases.AXES.values(), 2)), (
+        "no pair is out of reach"
+    )
+    assert wanted - covered_pairs(cases) == set()
+    assert 100 <= len(cases) <= 160
+
+
+def test_the_cover_of_a_device_holds_every_pair_too():
+    axes = {**decode_cases.AXES, "kv_len": decode_cases.DEVICE_KV_LENS}
+    cases = decode_cases.cover(axes, decode_cases.DEVICE_WORK)
+    assert feasible_pairs(axes, decode_cases.DEVICE_WORK) - covered_pairs(cases) == set()
+
+
+def test_a_cover_without_one_case_misses_pairs():
+    cases = decode_cases.cover(decode_cases.AXES, decode_cases.EMULATOR_WORK)
+    wanted = feasible_pairs(decode_cases.AXES, decode_cases.EMULATOR_WORK)
+    assert any(wanted - covered_pairs(cases[:i] + cases[i + 1 :]) for i in range(len(cases)))
+
+
+def test_emulator_cases_stay_inside_the_work_bound():
+    assert max(case.work for case in decode_cases.decode_cases(False)) <= decode_cases.EMULATOR_WORK
+    assert sum(case.work for case in decode_cases.decode_cases(False)) < 2_500_000
+
+
+def test_the_lists_hold_what_a_kernel_gets_wrong():
+    cases = decode_cases.decode_cases(False)
+    assert any(case.kv_capacity == 0 for case in cases)
+    assert any(0 in case.kv_lens and max(case.kv_lens) > 0 for case in cases)
+    assert any(case.causal and 0 < min(case.kv_lens) < case.qo_len for case in cases)
+    assert any(case.causal and max(case.kv_lens) > case.qo_len > 1 for case in cases)
+    assert any(case.slack and case.slack >= 64 for case in cases)
+    assert any(case.num_splits and case.num_splits > max(case.kv_lens) for case in cases)
+    assert any(case.logits == "large" for case in cases)
+    assert any((case.num_qo_heads, case.num_kv_heads) == (32, 8) for case in cases)
+    assert {"huge_batch", "huge_len", "huge_heads"} <= {case.layout for case in cases}
+
+
+def test_combine_covers_every_pattern_with_every_number_of_splits():
+    seen = {(case.pattern, case.num_splits) for case in combine_cases(False)}
+    assert {(pattern, splits) for pattern in PATTERNS for splits in (1, 2, 3, 7, 8, 33, 129)} <= seen
+
+
+def test_the_device_lists_contain_the_emulator_lists():
+    for of_kernel in CASES.values():
+        assert set(of_kernel(False)) < set(of_kernel(True))
+
+
+def test_a_case_outside_what_flags_yaml_accepts_is_left_out(registry):
+    import dataclasses
+
+    kernel = registry.kernels["attn_decode_split_kv_mma"]
+    narrow = dataclasses.replace(kernel, accepts={"group": Range(1, 8), "qo_len": Range(1, 4)})
+    cases = cases_for(narrow)
+    assert cases
+    assert all(case.group <= 8 and case.qo_len <= 4 for case in cases)
+    assert not accepted(narrow, DecodeCase((16,), group=9))
+
+
+def test_a_kernel_without_cases_is_an_error_that_names_its_line(registry):
+    import dataclasses
+
+    unknown = dataclasses.replace(registry.kernels["attn_combine"], name="attn_new")
+    with pytest.raises(UsageError, match=r"flags\.yaml:\d+: attn_new has no test cases"):
+        cases_for(unknown)
