@@ -90,8 +90,8 @@ def decode(
     CUDA tensors and plain torch for CPU tensors, "emulator" the CPU emulator's library.
 
     Returns out, or (out, lse) with lse float32 [batch, qo_len, num_qo_heads] in natural log. With `explain` nothing
-    runs and the DecodePlan is returned. Raises TypeError and ValueError naming the argument, MissingTool when no library is
-    built for the device.
+    runs and the DecodePlan is returned. Raises TypeError and ValueError naming the argument, MissingTool when no
+    library is built for the device.
     """
     shape = _check(q, k, v, kv_lens, out, max_kv_len, num_splits)
     scale = shape.head_dim**-0.5 if scale is None else float(scale)

@@ -1,0 +1,59 @@
+# Each target sets up what it needs: `make run` is the main job, `make check` what CI runs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= 2
+# The GPU targets take the interpreter that has the device's torch; it needs the packages of pyproject.toml.
+GPU_PYTHON ?= python3
+GPU_OUT    ?= build/gpu
+
+.PHONY: help setup run test check lint full gpu stamp clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
+
+$(VENV)/.installed: pyproject.toml .ci/constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing sparkctl, the nvcc wheels and the development tools into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[toolchain,dev]'
+	@touch $@
+
+setup: $(VENV)/.installed  ## install everything into .venv
+
+run:  ## build the kernels for sm_90 and the emulator, report registers, test at head_dim 128 (no GPU needed)
+	@start=$$(date +%s); \
+	$(MAKE) --no-print-directory setup && \
+	$(BIN)/sparkctl build 'attn_*' --arch sm_90 && \
+	$(BIN)/sparkctl build 'attn_*' --backend emulator && \
+	$(BIN)/sparkctl regs 'attn_*' --arch sm_90 && \
+	$(BIN)/sparkctl test --head-dim 128 --backend emulator && \
+	echo "make run: $$(( $$(date +%s) - start )) s from the first command to the last"
+
+test: setup  ## every test that needs no GPU, but for the full sets
+	$(BIN)/pytest -n $(JOBS) -m 'not gpu and not full'
+
+check: lint test  ## what CI runs
+
+full: lint  ## check, and the full sets of cases on the emulator
+	$(BIN)/pytest -n $(JOBS) -m 'not gpu'
+	$(BIN)/sparkctl test --backend emulator --full
+
+lint: setup  ## formatting, style, types, layers, spelling
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache | tail -n 4
+	$(BIN)/clang-format --dry-run --Werror $$(find csrc tests -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc sparkctl tests flags.yaml Makefile
+
+stamp:  ## write the commit for machines that get the tree without its history
+	@$(BIN)/python -m sparkctl.workflows.stamp
+
+gpu:  ## on a machine with a GPU: build, all cases on the device, bench; results as JSON in GPU_OUT
+	@mkdir -p $(GPU_OUT)
+	$(GPU_PYTHON) -m sparkctl build
+	$(GPU_PYTHON) -m sparkctl test --backend cuda --full --json > $(GPU_OUT)/test.json
+	$(GPU_PYTHON) -m sparkctl bench --seq 4k,16k --batch 1,8 --save $(GPU_OUT)/bench.json
+
+clean:  ## remove build outputs, never the cache
+	rm -rf build compile_commands.json
