@@ -23,7 +23,7 @@ PROFILE_NAME = re.compile(r"[A-Za-z0-9_]+")
 RESERVED_MACROS = ("SPARK_BLOCK", "SPARK_DYNAMIC_SMEM", "SPARK_VARIANT", "SPARK_EMULATOR")
 
 
-def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems) -> Registry:
+def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems, *, strict: bool) -> Registry:
     """What is wrong goes to `problems`; the result is only good if nothing did."""
     flags = {name: _assemble_flag(name, flag, spec, problems) for name, flag in spec.flags.items()}
     _check_flag_names(flags, problems)
@@ -31,15 +31,15 @@ def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems) -> Reg
     naming = _check_naming(spec, problems)
     kernels: dict[str, Kernel] = {}
     for name, kernel in spec.kernels.items():
-        if naming is not None and not naming.fullmatch(name):
+        if strict and naming is not None and not naming.fullmatch(name):
             problems.add(("kernels", name), f"the name does not match the naming pattern '{naming.pattern}'")
         sets = assemble_sets(kernel.set, ("kernels", name, "set"), flags, problems)
         arch_sets = {
             arch: assemble_sets(values, ("kernels", name, "arch", arch), flags, problems)
             for arch, values in kernel.arch.items()
         }
-        kernels[name] = assemble_kernel(name, kernel, sets, arch_sets, file.parent, problems)
-    _check_sources(spec, problems)
+        kernels[name] = assemble_kernel(name, kernel, sets, arch_sets, problems)
+    _check_sources(spec, file.parent, problems, strict)
     _check_macros(flags, kernels, problems)
     return Registry(file, file.parent, spec.naming, profiles, flags, kernels)
 
@@ -229,13 +229,20 @@ def _check_naming(spec: RegistrySpec, problems: Problems) -> re.Pattern[str] | N
         return None
 
 
-def _check_sources(spec: RegistrySpec, problems: Problems) -> None:
+def _check_sources(spec: RegistrySpec, root: Path, problems: Problems, strict: bool) -> None:
     """One source is one kernel: two entries on a file would register the same names twice."""
-    first: dict[str, str] = {}
+    first: dict[Path, str] = {}
     for name, kernel in spec.kernels.items():
-        other = first.setdefault(kernel.source, name)
+        where: KeyPath = ("kernels", name, "source")
+        target = (root / kernel.source).resolve()
+        other = first.setdefault(target, name)
         if other != name:
-            problems.add(("kernels", name, "source"), f"'{kernel.source}' is already the source of '{other}'")
+            problems.add(where, f"'{kernel.source}' is already the source of '{other}'")
+        elif not target.is_relative_to(root.resolve()):
+            problems.add(where, f"'{kernel.source}' is outside the project")
+        elif strict and not target.is_file():
+            known = [str(file.relative_to(root)) for file in sorted((root / "csrc").glob("**/*.cu"))]
+            problems.add(where, f"no such file '{kernel.source}'", did_you_mean(kernel.source, known))
 
 
 def _check_macros(flags: Mapping[str, Flag], kernels: Mapping[str, Kernel], problems: Problems) -> None:

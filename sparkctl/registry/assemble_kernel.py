@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import prod
-from pathlib import Path
 
 from sparkctl.arch import KNOWN_ARCHS, Arch, parse_arch
 from sparkctl.errors import UsageError
@@ -14,7 +13,6 @@ from sparkctl.registry.formula import evaluate
 from sparkctl.registry.model import Axis, Kernel, Range
 from sparkctl.registry.problems import Problems
 from sparkctl.registry.schema import AxisSpec, KernelSpec
-from sparkctl.registry.suggest import did_you_mean
 from sparkctl.registry.values import parse_range
 from sparkctl.registry.variants import axis_points, span_variants
 
@@ -29,7 +27,6 @@ def assemble_kernel(
     spec: KernelSpec,
     sets: Mapping[str, str],
     arch_sets: Mapping[str, Mapping[str, str]],
-    root: Path,
     problems: Problems,
 ) -> Kernel:
     """What is wrong goes to `problems`; the result is only good if nothing did."""
@@ -37,7 +34,6 @@ def assemble_kernel(
     before = problems.count
     if not NAME.fullmatch(name):
         problems.add(path, "a kernel's name is letters, digits and _, not starting with a digit")
-    _check_source(spec.source, root, path, problems)
     for key in (*arch_sets, *(key for key in spec.nvcc if key != "*")):
         section = "arch" if key in arch_sets else "nvcc"
         _read_arch(key, (*path, section, key), problems)
@@ -62,16 +58,6 @@ def assemble_kernel(
     if problems.count == before:
         _check_points(kernel, path, problems)
     return kernel
-
-
-def _check_source(source: str, root: Path, path: KeyPath, problems: Problems) -> None:
-    where = (*path, "source")
-    target = (root / source).resolve()
-    if not target.is_relative_to(root.resolve()):
-        problems.add(where, f"'{source}' is outside the project")
-    elif not target.is_file():
-        nearby = [str(file.relative_to(root)) for file in sorted((root / "csrc").glob("**/*.cu"))]
-        problems.add(where, f"no such file '{source}'", did_you_mean(source, nearby))
 
 
 def _read_arch(text: str, path: KeyPath, problems: Problems) -> Arch:

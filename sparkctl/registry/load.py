@@ -37,10 +37,11 @@ def find_project(start: Path | None = None) -> Path:
     )
 
 
-def load_registry(path: Path) -> Registry:
+def load_registry(path: Path, *, strict: bool = True) -> Registry:
     """Read and check a registry; `path` is the file or the folder that holds it.
 
-    UsageError lists everything that is wrong, each as `flags.yaml:LINE: key …: what`.
+    UsageError lists everything that is wrong, each as `flags.yaml:LINE: key …: what`. Not strict, absent sources
+    and kernel names outside the naming pattern pass: `flags check` reports them beside its other findings.
     """
     file = path / REGISTRY_NAME if path.is_dir() else path
     try:
@@ -50,10 +51,10 @@ def load_registry(path: Path) -> Registry:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{file.name}:{line}: not UTF-8 text") from error
-    return parse_registry(text, file.resolve())
+    return parse_registry(text, file.resolve(), strict=strict)
 
 
-def parse_registry(text: str, file: Path) -> Registry:
+def parse_registry(text: str, file: Path, *, strict: bool = True) -> Registry:
     """As load_registry, from a text; only the existence of sources looks at the disk, beside `file`."""
     document = parse_document(text, file.name)
     problems = Problems(document)
@@ -62,7 +63,7 @@ def parse_registry(text: str, file: Path) -> Registry:
     except ValidationError as error:
         _explain(error, document, problems)
         raise problems.error() from error
-    registry = assemble_registry(spec, file, problems)
+    registry = assemble_registry(spec, file, problems, strict=strict)
     problems.raise_any()
     return registry
 

@@ -152,6 +152,16 @@ class FlagOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionOrigin:
+    """One compiler option and what put it there."""
+
+    tool: str  # "nvcc", "ptxas", "host"
+    token: str
+    source: str  # "profile release", "kernel", "arch sm_90", "flag fast_math=1"
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedFlags:
     """What a variant is compiled with on one arch, and why."""
 
@@ -162,3 +172,4 @@ class ResolvedFlags:
     runtime: Mapping[str, str]
     values: Mapping[str, str]  # flag -> final value
     chain: tuple[FlagOrigin, ...]
+    options: tuple[OptionOrigin, ...]  # nvcc, ptxas and host again, each with its source

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 
 from sparkctl.arch import Arch, parse_arch
 from sparkctl.errors import UsageError
-from sparkctl.registry.model import Flag, FlagOrigin, Kernel, Location, Profile, Registry, ResolvedFlags, Variant
+from sparkctl.registry.model import (
+    Flag,
+    FlagOrigin,
+    Kernel,
+    Location,
+    OptionOrigin,
+    Profile,
+    Registry,
+    ResolvedFlags,
+    Variant,
+)
 from sparkctl.registry.suggest import did_you_mean
 from sparkctl.registry.values import canonical_values, environment_values, tokens_for
 
@@ -47,15 +57,16 @@ def resolve_flags(
     flags = [flag for flag in registry.flags.values() if flag.reaches(kernel.name)]
     chain = tuple(step for flag in flags for step in _chain(flag, layers))
     values = {step.flag: step.value for step in chain if step.won}
-    options = {kind: _flag_tokens(flags, values, kind) for kind in ("nvcc", "ptxas", "host")}
+    options = (*_profile_options(base), *_kernel_options(kernel, arch), *_flag_options(flags, values))
     return ResolvedFlags(
-        nvcc=base.nvcc + _kernel_tokens(kernel, arch) + options["nvcc"],
-        ptxas=base.ptxas + options["ptxas"],
-        host=base.host + options["host"],
+        nvcc=_tokens(options, "nvcc"),
+        ptxas=_tokens(options, "ptxas"),
+        host=_tokens(options, "host"),
         defines=_variant_defines(variant) | _flag_defines(flags, values) | dict(base.define),
         runtime={flag.name: values[flag.name] for flag in flags if flag.kind == "runtime"},
         values=values,
         chain=chain,
+        options=options,
     )
 
 
@@ -97,13 +108,36 @@ def _below(locations: Mapping[str, Location], prefix: str) -> dict[str, Location
     return {key.removeprefix(prefix): where for key, where in locations.items() if key.startswith(prefix)}
 
 
-def _flag_tokens(flags: list[Flag], values: Mapping[str, str], kind: str) -> tuple[str, ...]:
-    return tuple(token for flag in flags if flag.kind == kind for token in tokens_for(flag, values[flag.name]))
+def _profile_options(profile: Profile) -> list[OptionOrigin]:
+    source = f"profile {profile.name}"
+    tokens = {"nvcc": profile.nvcc, "ptxas": profile.ptxas, "host": profile.host}
+    return [
+        OptionOrigin(tool, token, source, profile.locations.get(f"{tool}:{token}"))
+        for tool, listed in tokens.items()
+        for token in listed
+    ]
 
 
-def _kernel_tokens(kernel: Kernel, arch: Arch | None) -> tuple[str, ...]:
-    keys = ["*", *_matching_archs(kernel.nvcc, arch)]
-    return tuple(token for key in keys for token in kernel.nvcc.get(key, ()))
+def _kernel_options(kernel: Kernel, arch: Arch | None) -> list[OptionOrigin]:
+    return [
+        OptionOrigin(
+            "nvcc", token, "kernel" if key == "*" else f"arch {key}", kernel.locations.get(f"nvcc.{key}.{index}")
+        )
+        for key in ["*", *_matching_archs(kernel.nvcc, arch)]
+        for index, token in enumerate(kernel.nvcc.get(key, ()))
+    ]
+
+
+def _flag_options(flags: list[Flag], values: Mapping[str, str]) -> list[OptionOrigin]:
+    return [
+        OptionOrigin(flag.kind, token, f"flag {flag.name}={values[flag.name]}", flag.locations.get("options"))
+        for flag in flags
+        for token in tokens_for(flag, values[flag.name])
+    ]
+
+
+def _tokens(options: tuple[OptionOrigin, ...], tool: str) -> tuple[str, ...]:
+    return tuple(option.token for option in options if option.tool == tool)
 
 
 def _flag_defines(flags: list[Flag], values: Mapping[str, str]) -> dict[str, str]:
