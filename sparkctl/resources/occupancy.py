@@ -119,7 +119,7 @@ def next_step(arch: Arch, *, threads: int, registers: int, smem: int, barriers: 
 def _blocks_by_registers(row: Limits, warps_per_block: int, registers: int) -> int | None:
     """Registers are given to whole warps, and each sub-partition has its own quarter of them.
 
-    The header's separate launch check (a block's warps rounded up to the sub-partitions must fit) is this count being 0.
+    The header also checks that a block's warps, rounded up to the sub-partitions, fit: that is this count being 0.
     """
     if registers == 0:
         return None
