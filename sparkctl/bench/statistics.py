@@ -60,8 +60,8 @@ def median_interval(samples: Sequence[float]) -> Interval:
     """At least 95 % confidence that the true median lies inside, whatever the distribution.
 
     The number of samples below the true median is Binomial(n, 1/2), so the interval runs from the (r+1)-th smallest to
-    the (r+1)-th largest sample, r the largest with P(X ≤ r) ≤ 2.5 %. With fewer than six samples no such r exists: then
-    the whole range is returned.
+    the (r+1)-th largest sample, r the largest with P(X ≤ r) ≤ 2.5 %. Fewer than six samples have no such r: then it is
+    the whole range, at less confidence.
     """
     ordered = sorted(samples)
     if not ordered:
@@ -79,7 +79,7 @@ def _tail_rank(count: int) -> int:
         tail += math.comb(count, below) / 2.0**count
         if tail > (1 - CONFIDENCE) / 2:
             break
-        rank = below + 1
+        rank = below
     return rank
 
 

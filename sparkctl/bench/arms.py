@@ -1,0 +1,126 @@
+"""Our own calls as arms: the decode under test and the read kernels of the ceiling, straight into the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.buffers import Slots, xor_words
+from sparkctl.bench.measure import Arm
+from sparkctl.errors import UsageError, WorkFailed
+from sparkctl.ops.decode import DecodeCall, plan_call
+from sparkctl.ops.plan import DecodeShape
+from sparkctl.ops.workspace import Workspace, allocate_workspace
+from sparkctl.runtime import Library
+
+if TYPE_CHECKING:
+    import torch
+
+READ_KERNEL = "stream_read"
+BLOCKS_PER_SM = (2, 4, 8)  # grids that the read kernels are tried with; 8 × 256 threads fill an SM
+LOAD_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeArm:
+    """A decode that can be timed; `workspace` is shared by all slots, as a program that decodes in a loop shares it."""
+
+    arm: Arm
+    eager: Arm  # the same call into an output of its own, so that it cannot stand in for one of `arm`
+    call: DecodeCall
+    workspace: Workspace
+
+    def poison(self, slots: Slots) -> None:
+        """NaN in every output and partial result."""
+        for tensor in (*slots.out, self.workspace.part_acc, self.workspace.part_max, self.workspace.part_sum):
+            tensor.fill_(float("nan"))
+
+
+def plan_case(
+    library: Library, case: DecodeCase, *, kernel: str, variant: str | None, device_sm_count: int
+) -> DecodeCall:
+    """What the operator would run for this case; UsageError when the library has nothing for it."""
+    shape = DecodeShape(
+        batch=case.batch,
+        qo_len=case.qo_len,
+        num_qo_heads=case.heads.num_qo_heads,
+        num_kv_heads=case.heads.num_kv_heads,
+        head_dim=case.head_dim,
+        kv_len=case.kv_len,
+        dtype=case.dtype,
+    )
+    try:
+        call = plan_call(
+            library,
+            shape,
+            kernel=kernel,
+            variant=variant,
+            num_splits=case.num_splits,
+            device_sm_count=device_sm_count,
+        )
+    except ValueError as error:
+        raise UsageError(f"{case.label}: {error}") from error
+    if call is None:
+        raise UsageError(
+            f"{case.label}: no variant of {'the decode kernels' if kernel == 'auto' else kernel} accepts it",
+            hint="sparkctl list shows the axes, flags.yaml what each kernel accepts",
+        )
+    return call
+
+
+def decode_arm(case: DecodeCase, slots: Slots, call: DecodeCall) -> DecodeArm:
+    """The entry point with everything looked up and allocated beforehand: a call is one call into C++."""
+    enter = call.library.function("decode")
+    decode, combine = (call.library.index[name] for name in (call.plan.variant, call.plan.combine_variant))
+    workspace = allocate_workspace(slots.q[0], call.plan.num_splits)
+    acc, top, total = workspace.part_acc, workspace.part_max, workspace.part_sum
+    scale = case.head_dim**-0.5
+    q, k, v = slots.q, slots.k, slots.v
+
+    def run_into(out: Sequence[torch.Tensor]) -> Callable[[int], torch.Tensor]:
+        def run(slot: int) -> torch.Tensor:
+            into = out[slot]
+            enter(decode, combine, q[slot], k[slot], v[slot], None, into, None, acc, top, total, scale, case.causal)
+            return into
+
+        return run
+
+    scratch = [slots.out[0].clone()] * slots.count
+    name = call.plan.variant
+    return DecodeArm(Arm(name, run_into(slots.out)), Arm(f"{name} eager", run_into(scratch)), call, workspace)
+
+
+def read_arms(library: Library, slots: Slots, device_sm_count: int) -> tuple[Arm, ...]:
+    """Every read variant with every grid, over the slots' own memory; each returns its checksums, int32 [blocks]."""
+    names = [variant.name for variant in library.manifest.variants if variant.kernel == READ_KERNEL]
+    return tuple(
+        _read_arm(library, slots, name, blocks_per_sm, device_sm_count)
+        for name in names
+        for blocks_per_sm in BLOCKS_PER_SM
+    )
+
+
+def _read_arm(library: Library, slots: Slots, name: str, blocks_per_sm: int, device_sm_count: int) -> Arm:
+    import torch
+
+    enter, index = library.function(READ_KERNEL), library.index[name]
+    threads = library.variant(name).block_threads
+    enough = max(1, -(-slots.layout.size // (LOAD_BYTES * threads)))
+    blocks = min(blocks_per_sm * device_sm_count, enough)
+    checksum = torch.zeros(blocks, dtype=torch.int32, device=slots.raw[0].device)
+    raw = slots.raw
+
+    def run(slot: int) -> torch.Tensor:
+        enter(index, raw[slot], checksum)
+        return checksum
+
+    return Arm(f"{name}, {blocks_per_sm} blocks per SM", run)
+
+
+def check_read(arm_name: str, checksum: torch.Tensor, raw: torch.Tensor) -> None:
+    """WorkFailed unless the blocks' checksums add up to that of all the memory: a ceiling must have read every byte."""
+    got, expected = xor_words(checksum), xor_words(raw)
+    if got != expected:
+        raise WorkFailed(f"{arm_name} did not read the whole buffer: checksum {got:08x}, expected {expected:08x}")

@@ -1,0 +1,177 @@
+"""Timing on a CUDA device: calls captured in one graph, rotating among slots, replayed between two events."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.bench.clocks import ClockReader
+from sparkctl.bench.results import Sample
+
+if TYPE_CHECKING:
+    import torch
+
+TARGET_SAMPLE_US = 2000.0  # of GPU work in one sample: 4000 times the resolution of an event
+MAX_CALLS = 4096  # nodes in a graph, unless the slots alone are more
+MAX_EAGER_CALLS = 200
+WARM_UP_S = 0.2  # of replays before the first sample that counts: clocks rise from idle in tens of ms
+HOLD_MIN_US, HOLD_MAX_US = 50.0, 20_000.0
+HOLD_CYCLES_PER_US = 2000  # at 2 GHz; a slower clock only holds longer
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Something to time: `call(i)` enqueues one call on slot i, on torch's current stream, without waiting, and returns
+    the tensor it writes. What it writes to must exist before the call or come from torch's allocator."""
+
+    name: str
+    call: Callable[[int], torch.Tensor]
+
+
+def plan_calls(slots: int, call_us: float) -> int:
+    """Calls in one sample: whole rotations, enough for TARGET_SAMPLE_US, not above MAX_CALLS unless one rotation is."""
+    wanted = math.ceil(TARGET_SAMPLE_US / max(call_us, 0.1) / slots)
+    return slots * max(1, min(wanted, MAX_CALLS // slots))
+
+
+def estimate_call_us(arm: Arm, slots: int) -> float:
+    """One rotation without a graph after one to warm up: an upper bound of the time of a call."""
+
+    start, end = _event(), _event()
+    for slot in range(slots):
+        arm.call(slot)
+    start.record()
+    for slot in range(slots):
+        arm.call(slot)
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1000 / slots
+
+
+class GraphTimer:
+    """`calls` calls of an arm in one CUDA graph. A sample is one replay; gaps between launches are not in it.
+
+    A kernel that only waits runs ahead of each sample until the host has enqueued the events and the graph, so that
+    neither the host's work nor the first launch falls between the events.
+    """
+
+    def __init__(self, arm: Arm, *, slots: int, calls: int, clocks: ClockReader) -> None:
+
+        self.arm = arm
+        self.calls = calls
+        self._clocks = clocks
+        self.outputs: dict[int, torch.Tensor] = {}  # of the last call on each slot
+        self._start = _event()
+        self._end = _event()
+        self._graph = self._capture(slots)
+        self._hold_cycles = self._plan_hold()
+
+    def take_sample(self) -> Sample:
+        """One replay. The clock is read while the device still works."""
+
+        _hold_device(self._hold_cycles)
+        self._start.record()
+        self._graph.replay()
+        self._end.record()
+        clock, throttle = self._clocks.read()
+        self._end.synchronize()
+        return Sample(self._start.elapsed_time(self._end) * 1000 / self.calls, clock, throttle)
+
+    def poison(self) -> None:
+        """Fill what the calls write with NaN (or all ones, for whole numbers), so that an output proves a call."""
+        for output in self.outputs.values():
+            output.fill_(math.nan if output.is_floating_point() else -1)
+
+    def _capture(self, slots: int) -> torch.cuda.CUDAGraph:
+        import torch
+
+        side = _stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # what is lazily set up by a first call must not happen while capturing
+            for _ in range(2):
+                self.arm.call(0)
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for index in range(self.calls):
+                self.outputs[index % slots] = self.arm.call(index % slots)
+        return graph
+
+    def _plan_hold(self) -> int:
+        """Twice the time that the host needs to enqueue a replay, the first (which uploads the graph) left out."""
+        import torch
+
+        longest = 0.0
+        for replay in range(4):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            self._graph.replay()
+            if replay:
+                longest = max(longest, time.perf_counter() - start)
+        torch.cuda.synchronize()
+        hold_us = min(max(2e6 * longest, HOLD_MIN_US), HOLD_MAX_US)
+        return int(hold_us * HOLD_CYCLES_PER_US)
+
+
+class EagerTimer:
+    """Calls one by one from Python, as a program without graphs makes them: the host's time is in it."""
+
+    def __init__(self, arm: Arm, *, slots: int, calls: int, clocks: ClockReader) -> None:
+
+        self.arm = arm
+        self.calls = max(1, min(calls, MAX_EAGER_CALLS))
+        self._slots = slots
+        self._clocks = clocks
+        self._start = _event()
+        self._end = _event()
+        self._next = 0
+
+    def take_sample(self) -> Sample:
+        """The rotation goes on where the last sample left it."""
+        import torch
+
+        torch.cuda.synchronize()
+        first, self._next = self._next, (self._next + self.calls) % self._slots
+        self._start.record()
+        for index in range(first, first + self.calls):
+            self.arm.call(index % self._slots)
+        self._end.record()
+        clock, throttle = self._clocks.read()
+        self._end.synchronize()
+        return Sample(self._start.elapsed_time(self._end) * 1000 / self.calls, clock, throttle)
+
+
+def warm_up(timers: Sequence[GraphTimer], *, seconds: float = WARM_UP_S) -> None:
+    """Replay all in turn until the time is over, each twice at least."""
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 2 or time.perf_counter() < end:
+        for timer in timers:
+            timer.take_sample()
+        rounds += 1
+
+
+# torch does not annotate these three.
+def _event() -> Any:
+    import torch
+
+    make: Any = torch.cuda.Event
+    return make(enable_timing=True)
+
+
+def _stream() -> Any:
+    import torch
+
+    make: Any = torch.cuda.Stream
+    return make()
+
+
+def _hold_device(cycles: int) -> None:
+    import torch
+
+    spin: Any = torch.cuda._sleep
+    spin(cycles)
