@@ -1,0 +1,100 @@
+"""Dispatch and split planning are pure functions of shapes and of what is built."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkctl.ops.plan import DecodeShape, choose_variant, normalise_splits, passes_for, plan_decode, plan_splits
+from sparkctl.runtime import BuiltVariant
+
+ACCEPTS: dict[str, tuple[int, int | None]] = {"group": (1, 64), "qo_len": (1, 16), "kv_len": (0, None)}
+
+
+def built(kernel: str, dtype: str = "bf16", head_dim: int = 128, **axes: int) -> BuiltVariant:
+    values: dict[str, int | str] = {"dtype": dtype, "head_dim": head_dim, **axes}
+    name = ".".join([kernel, *(str(v) for v in values.values())])
+    return BuiltVariant(name, kernel, "decode", values, ACCEPTS, 128, 0, 0, 64, 2)
+
+
+MMA = [built("attn_decode_split_kv_mma", stages=s, block_kv=kv) for s in (1, 2, 4) for kv in (32, 64)]
+SCALAR = built("attn_decode_split_kv")
+
+
+def shape(**changes: int | str) -> DecodeShape:
+    values: dict[str, int | str] = {
+        "batch": 1,
+        "qo_len": 1,
+        "num_qo_heads": 32,
+        "num_kv_heads": 8,
+        "head_dim": 128,
+        "kv_len": 4096,
+        "dtype": "bf16",
+    }
+    return DecodeShape(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_tensor_cores_two_stages_and_the_wide_tile_come_first() -> None:
+    chosen = choose_variant([SCALAR, *MMA], shape())
+    assert chosen is not None
+    assert (chosen.kernel, chosen.values["stages"], chosen.values["block_kv"]) == ("attn_decode_split_kv_mma", 2, 64)
+
+
+def test_cuda_cores_are_chosen_where_no_tensor_core_variant_accepts_the_shape() -> None:
+    scalar_64 = built("attn_decode_split_kv", head_dim=64)
+    assert choose_variant([scalar_64, *MMA], shape(head_dim=64)) == scalar_64
+
+
+def test_a_forced_kernel_is_the_only_candidate() -> None:
+    assert choose_variant([SCALAR, *MMA], shape(), kernel="attn_decode_split_kv") == SCALAR
+    assert choose_variant(MMA, shape(), kernel="attn_decode_split_kv") is None
+
+
+def test_no_variant_accepts_another_dtype_a_large_group_or_a_long_query() -> None:
+    assert choose_variant(MMA, shape(dtype="fp16")) is None
+    assert choose_variant(MMA, shape(num_qo_heads=65, num_kv_heads=1)) is None
+    assert choose_variant(MMA, shape(qo_len=17)) is None
+
+
+def test_passes_round_up_for_groups_that_do_not_fill_a_cta() -> None:
+    assert passes_for("attn_decode_split_kv_mma", shape(num_qo_heads=40)) == 1  # 5 rows
+    assert passes_for("attn_decode_split_kv_mma", shape(num_qo_heads=24, qo_len=6)) == 2  # 18 rows
+    assert passes_for("attn_decode_split_kv", shape(num_qo_heads=56, qo_len=2)) == 2  # 14 rows
+
+
+def test_work_that_fills_the_device_is_not_split() -> None:
+    assert plan_splits(work=2112, tiles=256, slots=264) == 1
+
+
+def test_one_sequence_is_split_over_the_device() -> None:
+    assert plan_splits(work=8, tiles=64, slots=264) > 4
+
+
+def test_short_sequences_are_split_too() -> None:
+    assert plan_splits(work=1, tiles=16, slots=264) > 1
+
+
+@given(work=st.integers(1, 5000), tiles=st.integers(0, 4096), slots=st.integers(1, 1000))
+def test_splits_are_never_empty_and_never_more_than_tiles(work: int, tiles: int, slots: int) -> None:
+    splits = plan_splits(work=work, tiles=tiles, slots=slots)
+    assert 1 <= splits <= max(tiles, 1)
+    if tiles:
+        tiles_per_split = -(-tiles // splits)
+        assert (splits - 1) * tiles_per_split < tiles  # the last split has a tile
+
+
+@given(splits=st.integers(1, 500), tiles=st.integers(1, 500))
+def test_normalising_keeps_the_tiles_per_split(splits: int, tiles: int) -> None:
+    normal = normalise_splits(splits, tiles=tiles)
+    assert -(-tiles // normal) == -(-tiles // min(splits, tiles))
+
+
+def test_a_plan_says_its_grid_and_keeps_given_splits() -> None:
+    plan = plan_decode(shape(batch=3), MMA[3], "attn_combine.bf16.d128", sm_count=132, num_splits=7)
+    assert plan.grid == (8, 7, 3)
+    assert plan.num_splits == 7
+    assert plan.reason == "num_splits as given"
+
+
+def test_an_empty_cache_still_has_one_split() -> None:
+    assert plan_decode(shape(kv_len=0), MMA[3], "attn_combine.bf16.d128", sm_count=132).num_splits == 1
