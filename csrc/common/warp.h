@@ -16,6 +16,24 @@ SPARK_DEVICE int warp_id() {
   return static_cast<int>(threadIdx.x) / kWarpSize;
 }
 
+#if defined(SPARK_EMULATOR)
+
+using emulator::Site;  // the line of the caller, for errors
+inline float warp_max(float x, Site at = Site::here()) {
+  return emulator::reduce_lanes(emulator::kWarpMax, x, at);
+}
+inline float warp_sum(float x, Site at = Site::here()) {
+  return emulator::reduce_lanes(emulator::kWarpSum, x, at);
+}
+inline float quad_max(float x, Site at = Site::here()) {
+  return emulator::reduce_lanes(emulator::kQuadMax, x, at);
+}
+inline float quad_sum(float x, Site at = Site::here()) {
+  return emulator::reduce_lanes(emulator::kQuadSum, x, at);
+}
+
+#else
+
 SPARK_DEVICE float warp_max(float x) {
 #pragma unroll
   for (int step = kWarpSize / 2; step > 0; step /= 2) {
@@ -42,5 +60,7 @@ SPARK_DEVICE float quad_sum(float x) {
   x += __shfl_xor_sync(kFullMask, x, 1);
   return x + __shfl_xor_sync(kFullMask, x, 2);
 }
+
+#endif
 
 }  // namespace spark

@@ -1,0 +1,100 @@
+// Shared-memory checks and the cp.async queues.
+#include "emulator/async_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/block.h"
+#include "emulator/shared_memory.h"
+
+namespace spark::emulator {
+namespace {
+
+constexpr size_t kBytes = 16;
+constexpr unsigned char kPoison = 0xff;
+
+void land(const AsyncCopy& copy) {
+  if (copy.gmem == nullptr) {
+    std::memset(copy.smem, 0, kBytes);
+  } else {
+    std::memcpy(copy.smem, copy.gmem, kBytes);
+  }
+}
+
+// A coin that depends on the copy and the seed, not on the order in which threads run.
+bool lands_early(const Thread& thread) {
+  const Settings& settings = thread.block->settings;
+  if (settings.async_mode == SPARK_EMULATOR_LATE) return false;
+  if (settings.async_mode == SPARK_EMULATOR_EARLY) return true;
+  const uint3 b = thread.block_idx;
+  uint64_t hash = mix_bits(settings.seed ^ mix_bits(b.x ^ static_cast<uint64_t>(b.y) << 32 ^ b.z * 0x9e3779b9ull));
+  hash = mix_bits(hash ^ (static_cast<uint64_t>(thread.index) << 32 | thread.copies.issued));
+  return (hash >> 17 & 1u) != 0;
+}
+
+// Groups are closed in order, so the queue is sorted by group.
+void land_groups_before(AsyncQueue& queue, uint32_t group) {
+  auto first_kept = queue.pending.begin();
+  for (; first_kept != queue.pending.end() && first_kept->group < group; ++first_kept) land(*first_kept);
+  queue.pending.erase(queue.pending.begin(), first_kept);
+}
+
+}  // namespace
+
+void* static_shared(const void* key, size_t bytes, size_t alignment, const char* name, Site at) {
+  Block& block = *running_thread().block;
+  std::string complaint;
+  void* storage = block.shared.static_array(key, bytes, alignment, name, block.settings.static_shared_limit,
+                                            block.settings.shared_limit, complaint);
+  if (storage == nullptr) fail(at, "%s", complaint.c_str());
+  return storage;
+}
+
+void* dynamic_shared() {
+  return running_thread().block->shared.dynamic();
+}
+
+size_t shared_offset(const void* address) {
+  return running_thread().block->shared.offset_of(address);
+}
+
+void check_shared(const void* address, size_t bytes, size_t alignment, const char* operation, Site at) {
+  const size_t misalignment = reinterpret_cast<uintptr_t>(address) % alignment;
+  if (misalignment != 0) {
+    fail(at, "%s: shared address is %zu bytes past a %zu-byte boundary", operation, misalignment, alignment);
+  }
+  const std::string complaint = running_thread().block->shared.complaint(address, bytes);
+  if (!complaint.empty()) fail(at, "%s: shared address: %s", operation, complaint.c_str());
+}
+
+void async_copy_16(void* smem, const void* gmem, bool valid, Site at) {
+  check_shared(smem, kBytes, kBytes, "cp.async", at);
+  const size_t misalignment = reinterpret_cast<uintptr_t>(gmem) % kBytes;
+  if (misalignment != 0) fail(at, "cp.async: global address is %zu bytes past a 16-byte boundary", misalignment);
+  if (valid && gmem == nullptr) fail(at, "cp.async: global address is null");
+  Thread& thread = running_thread();
+  const AsyncCopy copy{smem, valid ? gmem : nullptr, thread.copies.committed};
+  if (lands_early(thread)) {
+    land(copy);
+  } else {
+    std::memset(smem, kPoison, kBytes);
+    thread.copies.pending.push_back(copy);
+  }
+  ++thread.copies.issued;
+}
+
+void async_commit_group() {
+  ++running_thread().copies.committed;
+}
+
+void async_wait_group(unsigned pending) {
+  AsyncQueue& queue = running_thread().copies;
+  if (queue.committed > pending) land_groups_before(queue, queue.committed - pending);
+}
+
+void async_wait_all() {
+  AsyncQueue& queue = running_thread().copies;
+  land_groups_before(queue, queue.committed + 1);
+}
+
+}  // namespace spark::emulator

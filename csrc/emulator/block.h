@@ -1,0 +1,143 @@
+// The state of one running block: its threads, warps, barriers, shared memory and copies under way.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulator/fiber.h"
+#include "emulator/runtime.h"
+#include "emulator/settings.h"
+#include "emulator/shared_arena.h"
+
+namespace spark::emulator {
+
+constexpr int kLanes = 32;
+constexpr int kMaxWarps = 32;
+constexpr int kMaxThreads = kLanes * kMaxWarps;
+constexpr int kBarriers = 16;
+
+struct AsyncCopy {
+  void* smem;
+  const void* gmem;  // null: zeros
+  uint32_t group;
+};
+
+// A cp.async queue by PTX's rules: copies belong to the group that the next commit closes.
+struct AsyncQueue {
+  std::vector<AsyncCopy> pending;
+  uint32_t committed = 0;
+  uint32_t issued = 0;
+};
+
+enum class State : uint8_t { kReady, kInCollective, kAtBarrier, kExited };
+
+struct Thread : ThreadView {
+  Context context;
+  Block* block;
+  int index;
+  State state;
+  const char* waits_in;  // name of the operation, for messages
+  unsigned wait_mask;    // of a collective
+  int barrier;
+  int barrier_result;
+  Site wait_site;
+  AsyncQueue copies;
+
+  int warp() const { return index / kLanes; }
+};
+
+// Lanes gathered for one warp-wide operation. Disjoint masks may be pending side by side.
+struct PendingCollective {
+  const Collective* collective;
+  unsigned mask;
+  unsigned arrived;
+  Site site;
+  void* slots[kLanes];
+};
+
+struct Warp {
+  unsigned existing = 0;  // lanes that the block's size gives it
+  unsigned exited = 0;
+  std::array<PendingCollective, kLanes> pending;
+  int pending_count = 0;
+};
+
+struct Barrier {
+  int expected = 0;  // of the phase under way
+  int arrived = 0;
+  int predicates = 0;
+  std::array<unsigned, kMaxWarps> waiting{};
+  std::array<Site, kMaxWarps> site{};
+};
+
+// Sets of threads, a word a warp, with the order in which they are taken.
+class ReadySet {
+ public:
+  void clear();
+  bool empty() const { return warps_ == 0; }
+  void add(int warp, unsigned lanes);
+  int take(int schedule, uint64_t& random);  // the thread's index; not for an empty set
+  void swap(ReadySet& other);
+
+ private:
+  unsigned warps_ = 0;
+  std::array<unsigned, kMaxWarps> lanes_{};
+};
+
+struct Block {
+  const Grid* grid;
+  void (*call)(const void*);
+  const void* closure;
+  Settings settings;
+  uint3 index;
+  int thread_count;
+  int exited_count;
+  uint64_t random;
+
+  std::unique_ptr<Thread[]> threads;
+  int thread_capacity = 0;
+  Stacks stacks;
+  std::array<Warp, kMaxWarps> warps;
+  std::array<Barrier, kBarriers> barriers;
+  ReadySet ready;
+  ReadySet gave_way;
+  int idle_rounds;
+  SharedArena shared;
+  Context home;       // of the worker, resumed when the block ends
+  std::string error;  // empty while all is well
+
+  // False, with `error` set, when memory for its stacks cannot be had.
+  bool reserve(int thread_count);
+  // Runs one block to its end or its error.
+  void run(uint3 block_index);
+};
+
+inline Thread& running_thread() {
+  return *static_cast<Thread*>(current_thread);
+}
+
+// Switches to the next ready thread; the caller has put itself into the ready set or noted what it waits for.
+void switch_to_next(Thread& self);
+
+// Ends the block with this text; returns to the worker and never comes back.
+[[noreturn]] void end_block(Block& block, std::string text);
+
+// report.cpp
+std::string describe_deadlock(const Block& block);
+std::string describe_lanes(unsigned mask);
+std::string describe(Site site);
+std::string block_prefix(const Block& block);
+
+// Next value of a xorshift sequence whose state is never 0.
+inline uint64_t next_random(uint64_t& state) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  return state ^= state << 17;
+}
+
+uint64_t mix_bits(uint64_t x);  // a well-spread, never zero seed
+
+}  // namespace spark::emulator

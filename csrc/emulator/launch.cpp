@@ -1,0 +1,161 @@
+// Running a grid: its checks, its order of blocks and the host threads they are spread over.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
+
+#include "emulator/block.h"
+
+namespace spark::emulator {
+namespace {
+
+// Blocks, with their stacks, that no launch is using. Never destroyed: see settings.cpp.
+struct BlockPool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Block>> free;
+};
+
+BlockPool& pool() {
+  static BlockPool* const instance = new BlockPool;
+  return *instance;
+}
+
+std::unique_ptr<Block> borrow_block() {
+  const std::lock_guard lock(pool().mutex);
+  if (pool().free.empty()) return std::make_unique<Block>();
+  std::unique_ptr<Block> block = std::move(pool().free.back());
+  pool().free.pop_back();
+  return block;
+}
+
+void give_back_block(std::unique_ptr<Block> block) {
+  const std::lock_guard lock(pool().mutex);
+  pool().free.push_back(std::move(block));
+}
+
+uint64_t volume(dim3 size) {
+  return static_cast<uint64_t>(size.x) * size.y * size.z;
+}
+
+// Empty when a GPU would take the launch.
+std::string launch_complaint(const Grid& grid, const Settings& settings) {
+  const auto shape = [](dim3 size) {
+    return "(" + std::to_string(size.x) + "," + std::to_string(size.y) + "," + std::to_string(size.z) + ")";
+  };
+  const dim3 g = grid.grid, b = grid.block;
+  if (current_thread != nullptr) return "launched from inside a kernel";
+  if (volume(g) == 0 || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) return "grid " + shape(g) + " is not possible";
+  if (volume(b) == 0 || volume(b) > kMaxThreads || b.x > kMaxThreads || b.y > kMaxThreads || b.z > 64) {
+    return "block " + shape(b) + " is not possible";
+  }
+  if (grid.dynamic_smem > settings.shared_limit) {
+    return std::to_string(grid.dynamic_smem) + " bytes of dynamic shared memory, the limit is " +
+           std::to_string(settings.shared_limit);
+  }
+  return {};
+}
+
+// One launch, shared by its workers. Blocks are handed out by position; `order` maps a position to a block.
+class GridRun {
+ public:
+  GridRun(const Grid& grid, void (*call)(const void*), const void* closure, const Settings& settings)
+      : grid_(grid), call_(call), closure_(closure), settings_(settings), count_(volume(grid.grid)) {
+    if (settings.schedule != SPARK_EMULATOR_RANDOM_ORDER) return;
+    // position * step + start (mod count) visits every block once when step has no factor in common with count
+    step_ = mix_bits(settings.seed) % count_;
+    while (std::gcd(step_, count_) != 1) step_ = (step_ + 1) % count_;
+    start_ = mix_bits(settings.seed + 1) % count_;
+  }
+
+  // Takes blocks until none is left or one has failed.
+  void work() {
+    std::unique_ptr<Block> block = borrow_block();
+    block->grid = &grid_;
+    block->call = call_;
+    block->closure = closure_;
+    block->settings = settings_;
+    block->thread_count = static_cast<int>(volume(grid_.block));
+    if (!block->reserve(block->thread_count)) {
+      note_failure(0, std::string(grid_.kernel) + ": " + block->error);
+    }
+    while (!failed_.load(std::memory_order_relaxed)) {
+      const uint64_t position = next_.fetch_add(1, std::memory_order_relaxed);
+      if (position >= count_) break;
+      block->run(block_at(position));
+      if (!block->error.empty()) note_failure(position, block->error);
+    }
+    give_back_block(std::move(block));
+  }
+
+  uint64_t count() const { return count_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  uint3 block_at(uint64_t position) const {
+    uint64_t i = position;
+    if (settings_.schedule == SPARK_EMULATOR_DESCENDING) i = count_ - 1 - position;
+    if (settings_.schedule == SPARK_EMULATOR_RANDOM_ORDER) {
+      i = static_cast<uint64_t>((static_cast<unsigned __int128>(position) * step_ + start_) % count_);
+    }
+    const dim3 g = grid_.grid;
+    return {static_cast<unsigned>(i % g.x), static_cast<unsigned>(i / g.x % g.y), static_cast<unsigned>(i / g.x / g.y)};
+  }
+
+  // Of several failures the first by position is told: blocks before it have all been run, so it does not depend on
+  // how many workers there are.
+  void note_failure(uint64_t position, const std::string& error) {
+    const std::lock_guard lock(mutex_);
+    if (failed_.load(std::memory_order_relaxed) && position >= failed_position_) return;
+    failed_position_ = position;
+    error_ = error;
+    failed_.store(true, std::memory_order_relaxed);
+  }
+
+  const Grid& grid_;
+  void (*call_)(const void*);
+  const void* closure_;
+  const Settings settings_;
+  const uint64_t count_;
+  uint64_t step_ = 1;
+  uint64_t start_ = 0;
+  std::atomic<uint64_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  uint64_t failed_position_ = 0;
+  std::string error_;
+};
+
+void run_on_workers(GridRun& run, int workers) {
+  const uint64_t useful = std::min<uint64_t>(workers, run.count());
+  std::vector<std::thread> others;
+  try {
+    for (uint64_t i = 1; i < useful; ++i) others.emplace_back([&run] { run.work(); });
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that started, and this one, do the work.
+  }
+  run.work();
+  for (std::thread& other : others) other.join();
+}
+
+}  // namespace
+
+Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure) {
+  const Settings settings = current_settings();
+  note_launch(grid.kernel.data(), grid.kernel.size());
+  std::string text = launch_complaint(grid, settings);
+  if (!text.empty()) {
+    text = std::string(grid.kernel) + ": " + text;
+  } else {
+    GridRun run(grid, call, closure, settings);
+    run_on_workers(run, settings.workers);
+    text = run.error();
+  }
+  if (text.empty()) return ok();
+  note_error(text.c_str());
+  return error("%s", text.c_str());
+}
+
+}  // namespace spark::emulator

@@ -1,0 +1,55 @@
+// A block's shared memory: its dynamic part and its static arrays at their exact sizes, with gaps between them.
+// Everything is 0xFF, a NaN in bf16, fp16 and fp32, until the kernel writes it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace spark::emulator {
+
+class SharedArena {
+ public:
+  SharedArena() = default;
+  SharedArena(const SharedArena&) = delete;
+  SharedArena& operator=(const SharedArena&) = delete;
+  ~SharedArena();
+
+  // False when the system gives no memory.
+  bool reserve();
+
+  // Before each block: forgets the static arrays and fills the dynamic part.
+  void reset(size_t dynamic_bytes);
+
+  void* dynamic() const { return base_ + kGap; }
+
+  // The array's storage, the same for every thread that asks with this key. Empty `error` means it was given.
+  void* static_array(const void* key, size_t bytes, size_t alignment, const char* name, size_t limit,
+                     size_t block_limit, std::string& error);
+
+  // Empty when [address, address + bytes) lies inside one array; else what it is instead.
+  std::string complaint(const void* address, size_t bytes) const;
+
+  // The array beside a gap that was written to, or null.
+  const char* overrun() const;
+
+  size_t offset_of(const void* address) const { return static_cast<const char*>(address) - base_; }
+
+ private:
+  static constexpr size_t kGap = 256;
+  struct Array {
+    const void* key;
+    const char* name;
+    size_t begin;  // from base_
+    size_t bytes;
+  };
+
+  bool gap_is_intact(size_t begin, size_t end) const;
+
+  char* base_ = nullptr;
+  size_t end_ = 0;  // of what is in use, gap included
+  size_t static_bytes_ = 0;
+  std::vector<Array> arrays_;  // [0] is the dynamic part
+};
+
+}  // namespace spark::emulator
