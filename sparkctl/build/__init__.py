@@ -1,0 +1,28 @@
+"""From variants to a library: plan, ninja, cache, locks, and what each edge cost."""
+
+from sparkctl.build.ensure import DEFAULT_ARCH, default_archs, ensure_built, raise_failures
+from sparkctl.build.model import BuildPlan, BuildResult, Edge, EdgeResult, PlanResult
+from sparkctl.build.plan import default_build_root, plan_build
+from sparkctl.build.preview import Preview, PreviewStep, preview_build
+from sparkctl.build.progress import Progress, SilentProgress
+from sparkctl.build.runner import run_build
+
+__all__ = [
+    "DEFAULT_ARCH",
+    "BuildPlan",
+    "BuildResult",
+    "Edge",
+    "EdgeResult",
+    "PlanResult",
+    "Preview",
+    "PreviewStep",
+    "Progress",
+    "SilentProgress",
+    "default_archs",
+    "default_build_root",
+    "ensure_built",
+    "plan_build",
+    "preview_build",
+    "raise_failures",
+    "run_build",
+]

@@ -1,0 +1,30 @@
+"""Compilers, build tools and devices of this machine: where they are, which won, and why."""
+
+from sparkctl.toolchain.ccache import CacheState, cache_folder, prepare_cache
+from sparkctl.toolchain.devices import Device, find_devices, find_native_archs
+from sparkctl.toolchain.find import Toolchain, find_toolchain
+from sparkctl.toolchain.host import HostCompiler, find_program
+from sparkctl.toolchain.memory import ProbeMemory, file_identity, user_cache_folder
+from sparkctl.toolchain.nvcc import Nvcc, hash_files
+from sparkctl.toolchain.process import ToolResult, describe_failure, run_tool
+
+__all__ = [
+    "CacheState",
+    "Device",
+    "HostCompiler",
+    "Nvcc",
+    "ProbeMemory",
+    "ToolResult",
+    "Toolchain",
+    "cache_folder",
+    "describe_failure",
+    "file_identity",
+    "find_devices",
+    "find_native_archs",
+    "find_program",
+    "find_toolchain",
+    "hash_files",
+    "prepare_cache",
+    "run_tool",
+    "user_cache_folder",
+]

@@ -1,0 +1,71 @@
+"""Builds what other commands need before they can start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sparkctl.arch import Arch
+from sparkctl.build.model import BuildResult, PlanResult
+from sparkctl.build.plan import plan_build
+from sparkctl.build.progress import Progress
+from sparkctl.build.runner import run_build
+from sparkctl.errors import WorkFailed
+from sparkctl.registry.model import Registry, Variant
+from sparkctl.runtime.manifest import Backend
+from sparkctl.toolchain import Toolchain, find_native_archs, find_toolchain
+
+DEFAULT_ARCH = Arch(9, 0)
+
+
+def default_archs() -> tuple[Arch, ...]:
+    """This machine's devices, else sm_90."""
+    return find_native_archs() or (DEFAULT_ARCH,)
+
+
+def ensure_built(
+    registry: Registry,
+    variants: Sequence[Variant],
+    *,
+    arch: Arch,
+    backend: Backend,
+    profile: str = "release",
+    sets: Mapping[str, str] | None = None,
+    toolchain: Toolchain | None = None,
+    environ: Mapping[str, str] = os.environ,
+    build_root: Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Build what is missing or out of date of `variants`; the folder with the library, its manifest and ptxas logs.
+
+    Raises WorkFailed with every failed edge's own output.
+    """
+    plan = plan_build(
+        registry,
+        variants,
+        arch=arch,
+        backend=backend,
+        profile=profile,
+        sets=sets,
+        toolchain=toolchain or find_toolchain(environ=environ),
+        environ=environ,
+        build_root=build_root,
+    )
+    result = run_build([plan], jobs=jobs, progress=progress)
+    raise_failures(result)
+    return plan.folder
+
+
+def raise_failures(result: BuildResult) -> None:
+    """WorkFailed that shows each failed edge's output, if there is one."""
+    broken = [(plan, edge) for plan in result.plans for edge in plan.failed]
+    if not broken:
+        return
+    parts = [f"{edge.name} ({plan.label}) failed\n{(edge.output or '').rstrip()}" for plan, edge in broken]
+    raise WorkFailed("\n\n".join(parts), hint=_hint(broken[0][0]))
+
+
+def _hint(plan: PlanResult) -> str:
+    return f"the rest is built; objects and logs are in {plan.folder}"

@@ -1,0 +1,219 @@
+"""From a selection of variants to the edges of one library. Pure: files are named, not touched."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import sparkctl
+from sparkctl.arch import Arch
+from sparkctl.build.commands import cuda_command, host_command, link_command, path_text
+from sparkctl.build.model import BuildPlan, Edge
+from sparkctl.errors import UsageError
+from sparkctl.registry import resolve_flags, runs_on, span_variants
+from sparkctl.registry.model import Registry, Variant
+from sparkctl.registry.resolve import find_profile
+from sparkctl.registry.values import canonical_values, environment_values, tokens_for
+from sparkctl.runtime.manifest import Backend
+from sparkctl.toolchain import Toolchain, user_cache_folder
+
+LIBRARY_NAME = "libsparkctl.so"
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What all edges of a plan share."""
+
+    registry: Registry
+    arch: Arch
+    backend: Backend
+    profile: str
+    sets: Mapping[str, str]
+    toolchain: Toolchain
+    environ: Mapping[str, str]
+    objects: str  # folder, as commands name it
+
+
+def plan_build(
+    registry: Registry,
+    variants: Sequence[Variant],
+    *,
+    arch: Arch,
+    backend: Backend,
+    profile: str = "release",
+    sets: Mapping[str, str] | None = None,
+    toolchain: Toolchain,
+    environ: Mapping[str, str],
+    build_root: Path | None = None,
+) -> BuildPlan:
+    """The edges that put `variants` into one library.
+
+    Raises MissingTool when the compiler or its headers are missing, UsageError for an unknown profile or flag or an
+    arch that this nvcc does not know.
+    """
+    find_profile(registry, profile)
+    changed = {**environment_values(registry, environ), **canonical_values(registry, sets or {}, "--set")}
+    toolchain.require_ninja()
+    if backend == "cuda":
+        toolchain.require_arch(arch)
+    build_root = build_root or default_build_root(registry, environ)
+    folder = build_root / folder_name(backend, arch, profile, changed)
+    setting = _Setting(
+        registry=registry,
+        arch=arch,
+        backend=backend,
+        profile=profile,
+        sets=sets or {},
+        toolchain=toolchain,
+        environ=environ,
+        objects=path_text(folder / "obj", registry.root),
+    )
+    everything = [v for kernel in registry.kernels.values() for v in span_variants(kernel) if runs_on(v, arch)]
+    chosen = {variant.name for variant in variants}
+    edges = {variant.name: _variant_edge(setting, variant) for variant in everything}
+    if missing := chosen - edges.keys():
+        raise UsageError(f"{min(missing)} does not run on {arch.name}")
+    binding = tuple(_support_edges(setting))
+    return BuildPlan(
+        registry=registry,
+        arch=arch,
+        backend=backend,
+        profile=profile,
+        sets=changed,
+        toolchain=toolchain,
+        environ=environ,
+        folder=folder,
+        build_root=build_root,
+        edges=tuple(edge for name, edge in edges.items() if name in chosen) + binding,
+        spare={name: edge for name, edge in edges.items() if name not in chosen},
+        library=path_text(folder / LIBRARY_NAME, registry.root),
+        link_argv=link_command(
+            toolchain,
+            root=registry.root,
+            cuda=backend == "cuda",
+            tvm_library=_tvm_library() if binding else None,
+        ),
+        compiler=_compiler_text(toolchain, backend),
+        compiler_identity=_compiler_identity(toolchain, backend),
+    )
+
+
+def folder_name(backend: Backend, arch: Arch, profile: str, sets: Mapping[str, str]) -> str:
+    """`cuda-sm_90-release`, with a digest of the changed flags if there are any."""
+    name = f"{backend}-{arch}-{profile}"
+    if not sets:
+        return name
+    text = json.dumps(dict(sets), sort_keys=True)
+    return f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
+
+
+def default_build_root(registry: Registry, environ: Mapping[str, str]) -> Path:
+    """`build` in the project; for the copy that ships in the wheel a folder of the user's cache."""
+    package = Path(sparkctl.__file__).resolve().parent
+    if package not in registry.path.resolve().parents:
+        return registry.root / "build"
+    digest = hashlib.blake2b(str(registry.root).encode(), digest_size=6).hexdigest()
+    return user_cache_folder(environ) / "builds" / digest
+
+
+def tvm_include_dirs() -> tuple[Path, ...]:
+    """tvm-ffi's headers, found without importing it."""
+    folder = _tvm_folder()
+    candidates = (folder / "include", folder / "3rdparty" / "dlpack" / "include")
+    return tuple(candidate for candidate in candidates if candidate.is_dir())
+
+
+def _variant_edge(setting: _Setting, variant: Variant) -> Edge:
+    flags = resolve_flags(
+        setting.registry,
+        variant,
+        arch=setting.arch,
+        profile=setting.profile,
+        sets=setting.sets,
+        environ=setting.environ,
+    )
+    source = variant.kernel.source
+    output = f"{setting.objects}/{variant.name}.o"
+    root = setting.registry.root
+    if setting.backend == "cuda":
+        argv = cuda_command(setting.toolchain, flags, arch=setting.arch, root=root, source=source, output=output)
+        return Edge(variant.name, variant, source, output, f"{setting.objects}/{variant.name}.ptxas", argv)
+    argv = _host_argv(setting, source, output, flags.host, flags.defines, ())
+    return Edge(variant.name, variant, source, output, None, argv)
+
+
+def _support_edges(setting: _Setting) -> Iterator[Edge]:
+    """Bindings, and the emulator's own sources."""
+    root = setting.registry.root
+    options, defines = _support_flags(setting)
+    groups = [("binding", root / "csrc" / "bindings", tvm_include_dirs)]
+    if setting.backend == "emulator":
+        groups.append(("emulator", root / "csrc" / "emulator", tuple))
+    for group, folder, includes in groups:
+        for path in sorted(folder.glob("*.cpp")):
+            source, output = path_text(path, root), f"{setting.objects}/{group}/{path.stem}.o"
+            argv = _host_argv(setting, source, output, options, defines, includes())
+            yield Edge(f"{group}/{path.stem}", None, source, output, None, argv)
+
+
+def _support_flags(setting: _Setting) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """The profile, and the flags that reach every kernel."""
+    registry = setting.registry
+    profile = find_profile(registry, setting.profile)
+    values = {
+        **{name: flag.default for name, flag in registry.flags.items()},
+        **profile.set,
+        **environment_values(registry, setting.environ),
+        **canonical_values(registry, setting.sets, "--set"),
+    }
+    common = [flag for flag in registry.flags.values() if "*" in flag.affects]
+    options = [token for flag in common if flag.kind == "host" for token in tokens_for(flag, values[flag.name])]
+    defines = {flag.define: values[flag.name] for flag in common if flag.kind == "define" and flag.define}
+    return (*profile.host, *options), defines | dict(profile.define)
+
+
+def _host_argv(
+    setting: _Setting,
+    source: str,
+    output: str,
+    options: Sequence[str],
+    defines: Mapping[str, str],
+    system_includes: Sequence[Path],
+) -> tuple[str, ...]:
+    emulator = setting.backend == "emulator"
+    return host_command(
+        setting.toolchain,
+        root=setting.registry.root,
+        source=source,
+        output=output,
+        options=options,
+        defines={"SPARK_EMULATOR": "1", **defines} if emulator else defines,
+        includes=("csrc/emulator", "csrc") if emulator else ("csrc",),
+        system_includes=(*system_includes, *setting.toolchain.require_cuda_headers()),
+    )
+
+
+def _tvm_folder() -> Path:
+    spec = importlib.util.find_spec("tvm_ffi")
+    if spec is None or not spec.submodule_search_locations:
+        raise UsageError("apache-tvm-ffi is not installed", hint="pip install apache-tvm-ffi")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _tvm_library() -> Path:
+    return _tvm_folder() / "lib" / "libtvm_ffi.so"
+
+
+def _compiler_text(toolchain: Toolchain, backend: Backend) -> str:
+    return f"nvcc {toolchain.require_nvcc().version}" if backend == "cuda" else toolchain.require_host().version
+
+
+def _compiler_identity(toolchain: Toolchain, backend: Backend) -> str:
+    parts = [toolchain.require_host().identity]
+    if backend == "cuda":
+        parts.append(toolchain.require_nvcc().identity)
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,63 @@
+"""What a build would do, without touching anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.build.model import BuildPlan
+from sparkctl.build.ninja_text import LINK_NAME, compile_shell, link_shell
+from sparkctl.build.survey import survey_folder
+from sparkctl.toolchain import prepare_cache
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewStep:
+    """One shell line, and why it would run."""
+
+    name: str
+    reason: str
+    shell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The steps of one library, and the cache's settings that they run under."""
+
+    label: str
+    cwd: Path
+    environ: tuple[tuple[str, str], ...]
+    steps: tuple[PreviewStep, ...]
+    up_to_date: int
+
+
+def preview_build(plans: Sequence[BuildPlan]) -> tuple[Preview, ...]:
+    """The exact commands that a build would run now, in no particular order."""
+    return tuple(_preview(plan) for plan in plans)
+
+
+def _preview(plan: BuildPlan) -> Preview:
+    survey = survey_folder(plan)
+    cache = prepare_cache(
+        plan.toolchain.ccache,
+        environ=plan.environ,
+        root=plan.root,
+        compilers=plan.compiler_identity,
+        temp=plan.folder / "tmp",
+        private=plan.has_line_info,
+        look=False,
+    )
+    environ = dict(cache.environ)
+    if cache.program:
+        environ["SPARKCTL_CCACHE"] = str(cache.program)
+    steps = [
+        PreviewStep(edge.name, survey.reasons[edge.name], compile_shell(edge, survey.salts[edge.name]))
+        for edge in survey.edges
+        if edge.name in survey.reasons
+    ]
+    up_to_date = len(survey.edges) - len(steps)
+    if survey.link_needed:
+        objects = "an object changed" if steps else f"{plan.library} is missing"
+        steps.append(PreviewStep(LINK_NAME, objects, link_shell(plan.link_argv, plan.library)))
+    return Preview(plan.label, plan.root, tuple(sorted(environ.items())), tuple(steps), up_to_date)

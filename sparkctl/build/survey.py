@@ -1,0 +1,131 @@
+"""Looks at a build folder and says which edges must run, and why."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.build.model import BuildPlan, Edge
+from sparkctl.build.state import EdgeRecord, FolderState, InputDigests, load_state
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A plan held against the folder."""
+
+    plan: BuildPlan
+    state: FolderState
+    edges: tuple[Edge, ...]  # the plan's own, then those kept
+    kept: tuple[str, ...]
+    dropped: tuple[str, ...]
+    salts: Mapping[str, str]
+    reasons: Mapping[str, str]  # edges that must run; an edge without one is up to date
+    inputs: InputDigests
+
+    @property
+    def link_needed(self) -> bool:
+        """Whether the library must be linked again, as far as can be told before the edges run."""
+        return bool(self.reasons) or not (self.plan.folder / Path(self.plan.library).name).exists()
+
+
+def survey_folder(plan: BuildPlan) -> Survey:
+    """Compare contents of inputs, commands and outputs with what the folder remembers."""
+    state = load_state(plan.folder)
+    inputs = InputDigests(plan.root)
+    kept, dropped = _sort_out_earlier(plan, state, inputs)
+    edges = plan.edges + kept
+    reasons: dict[str, str] = {}
+    salts: dict[str, str] = {}
+    for edge in edges:
+        record = state.edges.get(edge.name)
+        change = explain_change(edge, record, plan.compiler_identity, inputs)
+        if change is None and record is not None:
+            salts[edge.name] = record.salt
+            touched = _untidy_outputs(plan.root, edge) or _touched(plan.root, edge, record)
+            if touched:
+                reasons[edge.name] = touched
+        else:
+            salts[edge.name] = _salt(plan, edge, record, state.generation + 1, inputs)
+            reasons[edge.name] = change or "new"
+    return Survey(
+        plan=plan,
+        state=state,
+        edges=edges,
+        kept=tuple(edge.name for edge in kept),
+        dropped=dropped,
+        salts=salts,
+        reasons=reasons,
+        inputs=inputs,
+    )
+
+
+def explain_change(edge: Edge, record: EdgeRecord | None, compiler: str, inputs: InputDigests) -> str | None:
+    """Why the outputs do not answer to the inputs: by the name of what changed; None if they do."""
+    if record is None:
+        return "not built in this folder yet"
+    if record.compiler != compiler:
+        return "the compiler changed"
+    if record.argv != edge.argv:
+        return _option_change(record.argv, edge.argv)
+    changed = [path for path, digest in record.inputs.items() if inputs.digest(path) != digest]
+    if not changed:
+        return None
+    first = changed[0]
+    verb = "changed" if inputs.digest(first) else "is gone"
+    more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+    return f"{first} {verb}{more}"
+
+
+def _sort_out_earlier(
+    plan: BuildPlan, state: FolderState, inputs: InputDigests
+) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
+    """Variants that an earlier build left here and that are not selected now: still valid, and not."""
+    kept: list[Edge] = []
+    dropped: list[str] = []
+    for name, record in state.edges.items():
+        edge = plan.spare.get(name)
+        if edge is None:
+            continue
+        whole = not _untidy_outputs(plan.root, edge)
+        if whole and explain_change(edge, record, plan.compiler_identity, inputs) is None:
+            kept.append(edge)
+        else:
+            dropped.append(name)
+    return tuple(kept), tuple(dropped)
+
+
+def _option_change(before: Sequence[str], now: Sequence[str]) -> str:
+    gone = [word for word in before if word not in now]
+    new = [word for word in now if word not in before]
+    if not gone and not new:
+        return "the order of options changed"
+    parts = [f"without {' '.join(gone)}"] if gone else []
+    parts += [f"with {' '.join(new)}"] if new else []
+    return f"options changed: {', '.join(parts)}"
+
+
+def _untidy_outputs(root: Path, edge: Edge) -> str | None:
+    missing = next((path for path in edge.outputs if not (root / path).is_file()), None)
+    return f"{missing} is missing" if missing else None
+
+
+def _touched(root: Path, edge: Edge, record: EdgeRecord) -> str | None:
+    """ninja runs an edge whose input is younger than its output, whatever the content."""
+    oldest = min((root / path).stat().st_mtime_ns for path in edge.outputs)
+    for path in record.inputs:
+        try:
+            if (root / path).stat().st_mtime_ns > oldest:
+                return f"{path} was touched (same content)"
+        except OSError:
+            continue
+    return None
+
+
+def _salt(plan: BuildPlan, edge: Edge, record: EdgeRecord | None, generation: int, inputs: InputDigests) -> str:
+    """Stands for the compiler and the contents of the source and the headers of the last depfile."""
+    known = dict.fromkeys([edge.source, *(record.inputs if record else ())])
+    text = json.dumps([plan.compiler_identity, inputs.digests(known)], sort_keys=True)
+    return f"{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}.{generation}"

@@ -1,0 +1,159 @@
+"""`sparkctl build` on screen and as JSON: the report, the dry run, and the progress of a running build."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.build.model import BuildResult, EdgeResult, PlanResult, Status
+from sparkctl.build.preview import Preview
+from sparkctl.render.console import plain_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STATUS_STYLES: dict[Status, str] = {
+    "built": "green",
+    "cached": "cyan",
+    "failed": "bold red",
+    "not run": "yellow",
+    "up to date": "dim",
+}
+SLOWEST = 5
+_MIB = 1 << 20
+
+
+def show_build(console: Console, result: BuildResult, *, explain: bool, every: bool) -> None:
+    """Every library's table and totals. Edges that are up to date are counted; `every` lists them too."""
+    for index, plan in enumerate(result.plans):
+        if index:
+            console.print()
+        _show_plan(console, plan, result, explain=explain, every=every)
+
+
+def build_json(result: BuildResult) -> dict[str, Any]:
+    """The report with all edges; times in seconds, memory in bytes."""
+    return {
+        "command": "build",
+        "ok": result.ok,
+        "jobs": result.jobs,
+        "jobs_reason": result.jobs_reason,
+        "notes": list(result.notes),
+        "libraries": [_plan_json(plan) for plan in result.plans],
+    }
+
+
+def preview_text(previews: Sequence[Preview], *, explain: bool) -> Iterator[str]:
+    """Shell lines that can be pasted; what is not a command is a comment."""
+    for preview in previews:
+        yield f"# {preview.label}: {len(preview.steps)} to run, {preview.up_to_date} up to date"
+        if not preview.steps:
+            continue
+        yield f"cd {shlex.quote(str(preview.cwd))}"
+        if preview.environ:
+            yield "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in preview.environ)
+        for step in preview.steps:
+            if explain:
+                yield f"# {step.name}: {step.reason}"
+            yield step.shell
+
+
+def preview_json(previews: Sequence[Preview]) -> dict[str, Any]:
+    """As the text, for programs."""
+    return {
+        "command": "build --dry-run",
+        "libraries": [
+            {
+                "label": preview.label,
+                "cwd": str(preview.cwd),
+                "environ": dict(preview.environ),
+                "up_to_date": preview.up_to_date,
+                "steps": [{"name": step.name, "reason": step.reason, "command": step.shell} for step in preview.steps],
+            }
+            for preview in previews
+        ],
+    }
+
+
+def _show_plan(console: Console, plan: PlanResult, result: BuildResult, *, explain: bool, every: bool) -> None:
+    shown = [edge for edge in plan.edges if every or edge.status != "up to date"]
+    if shown:
+        console.print(_table(shown, explain=explain))
+    for line in _totals(plan, result):
+        console.print(line, soft_wrap=True)
+
+
+def _table(edges: Sequence[EdgeResult], *, explain: bool) -> Any:
+    from rich.text import Text
+
+    headers = ["variant", "status", "time s", "saved s", "peak MiB", *(["why"] if explain else [])]
+    table = plain_table(*headers, right=("time s", "saved s", "peak MiB"))
+    for edge in edges:
+        cells: list[Text | str] = [
+            Text(edge.name),
+            Text(edge.status, style=STATUS_STYLES[edge.status]),
+            _number(edge.time_s, 2),
+            _number(edge.saved_s, 2),
+            _number(edge.peak_bytes / _MIB if edge.peak_bytes else None, 0),
+        ]
+        table.add_row(*cells, *([Text(edge.reason or "nothing changed")] if explain else []))
+    return table
+
+
+def _totals(plan: PlanResult, result: BuildResult) -> Iterator[str]:
+    counts = Counter(edge.status for edge in plan.edges)
+    parts = [f"{counts[status]} {status}" for status in STATUS_STYLES if counts[status]]
+    yield f"{plan.label}: {', '.join(parts)} in {plan.wall_s:.2f} s"
+    ran = [edge for edge in plan.edges if edge.time_s is not None]
+    if ran:
+        yield f"  jobs      {result.jobs} ({result.jobs_reason})"
+    saved = sum(edge.saved_s or 0 for edge in plan.edges)
+    if counts["cached"]:
+        yield f"  cache     {counts['cached']} hits, {saved:.1f} s of compiling saved"
+    peaks = [edge.peak_bytes for edge in plan.edges if edge.peak_bytes]
+    if peaks:
+        yield f"  memory    {max(peaks) / _MIB:.0f} MiB at the peak of the heaviest"
+    slowest = sorted(ran, key=lambda edge: -(edge.time_s or 0))[:SLOWEST]
+    if slowest and counts["built"]:
+        yield "  slowest   " + ", ".join(f"{edge.name} {edge.time_s:.2f} s" for edge in slowest)
+    if plan.kept:
+        yield f"  kept      {len(plan.kept)} variants built earlier and still valid"
+    if plan.dropped:
+        yield f"  dropped   {len(plan.dropped)} variants built earlier and out of date: build them to have them back"
+    for warning in plan.warnings:
+        yield f"  {warning}"
+    if not plan.failed:
+        yield f"  library   {plan.library}"
+
+
+def _plan_json(plan: PlanResult) -> dict[str, Any]:
+    return {
+        "label": plan.label,
+        "folder": str(plan.folder),
+        "library": str(plan.library),
+        "linked": plan.linked,
+        "wall_s": round(plan.wall_s, 4),
+        "kept": list(plan.kept),
+        "dropped": list(plan.dropped),
+        "warnings": list(plan.warnings),
+        "edges": [
+            {
+                "name": edge.name,
+                "kind": "variant" if edge.is_variant else "support",
+                "status": edge.status,
+                "time_s": edge.time_s,
+                "saved_s": edge.saved_s,
+                "peak_bytes": edge.peak_bytes,
+                "reason": edge.reason,
+                "command": edge.command,
+                "output": edge.output,
+            }
+            for edge in plan.edges
+        ],
+    }
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
