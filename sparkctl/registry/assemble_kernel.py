@@ -42,7 +42,7 @@ def assemble_kernel(
         family=spec.family,
         doc=spec.doc,
         source=spec.source,
-        min_arch=_read_arch(spec.min_arch, (*path, "min_arch"), problems),
+        min_arch=_read_arch(str(spec.min_arch), (*path, "min_arch"), problems),
         axes=tuple(_assemble_axis(axis, values, (*path, "axes", axis), problems) for axis, values in spec.axes.items()),
         require=tuple(spec.require),
         block=str(spec.block),

@@ -49,7 +49,7 @@ def dotted(path: KeyPath) -> str:
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+    return text or "(top level)"
 
 
 def parse_document(text: str, file: str) -> Document:

@@ -80,7 +80,7 @@ def _explain(error: ValidationError, document: Document, problems: Problems) -> 
         elif kind == "extra_forbidden":
             problems.add_unknown(path, "key", known_keys(path))
         elif kind == "literal_error" and item["loc"][-1] != "[key]":
-            problems.add_not_one_of(path, item["input"], item["ctx"]["expected"])
+            problems.add_not_one_of(path, item["input"], _quoted_words(item["ctx"]["expected"]))
         elif kind == "literal_error":
             problems.add_unknown(path, "key", _quoted_words(item["ctx"]["expected"]))
         elif kind.startswith(("too_short", "string_too_short")):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sparkctl.errors import UsageError
 from sparkctl.registry.document import Document, KeyPath, problem
-from sparkctl.registry.suggest import did_you_mean
+from sparkctl.registry.suggest import did_you_mean, nearest
 
 MAX_SHOWN = 20
 
@@ -32,7 +32,7 @@ class Problems:
 
     def add_not_one_of(self, path: KeyPath, value: object, known: Iterable[str]) -> None:
         names = list(known)
-        self.add(path, f"'{value}' is not one of {', '.join(names)}", did_you_mean(str(value), names))
+        self.add(path, f"'{value}' is not one of {', '.join(names)}", nearest(str(value), names))
 
     def add_error(self, path: KeyPath, error: UsageError) -> None:
         self.add(path, error.message, error.hint)

@@ -68,7 +68,7 @@ class KernelSpec(Spec):
     family: Annotated[StrictStr, Field(min_length=1, description="The folder and the operator it belongs to.")]
     doc: Annotated[StrictStr, Field(min_length=1, description="One sentence.")]
     source: Annotated[StrictStr, Field(min_length=1, description="The .cu file, relative to flags.yaml.")]
-    min_arch: Annotated[StrictStr, Field(description="The oldest arch it compiles for, such as sm_80.")]
+    min_arch: Annotated[Value, Field(description="The oldest arch it compiles for, such as sm_80.")]
     axes: Annotated[dict[StrictStr, AxisSpec], Field(description="Compile-time parameters, in name order.")] = {}
     require: Annotated[Tokens, Field(description="Formulas over axes; a point where one is 0 is no variant.")] = []
     block: Annotated[Value, Field(description="Threads per block: a number or a formula over axes.")]

@@ -11,10 +11,12 @@ MAX_LISTED = 12
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """`did you mean 'head_dim'?`, else `known: a, b, c` where that is short, else None."""
     names = list(dict.fromkeys(known))
-    folded = {name.lower(): name for name in reversed(names)}
+    listed = "known: " + ", ".join(names) if 0 < len(names) <= MAX_LISTED else None
+    return nearest(word, names) or listed
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """`did you mean 'head_dim'?` or None."""
+    folded = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean '{folded[near[0]]}'?"
-    if names and len(names) <= MAX_LISTED:
-        return "known: " + ", ".join(names)
-    return None
+    return f"did you mean '{folded[near[0]]}'?" if near else None

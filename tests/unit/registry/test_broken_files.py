@@ -1,0 +1,89 @@
+"""Every mistake in flags.yaml gives its line, its key, what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sparkctl.errors import UsageError
+from sparkctl.registry import Registry, load_registry
+
+DATA = Path(__file__).parents[2] / "data" / "registry" / "broken.yaml"
+BROKEN = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+
+WHOLE_TEXTS = [
+    ("", "flags.yaml:1: the file is empty", "sparkctl init writes a first registry"),
+    ("[]", "flags.yaml:1: key (top level): expected keys with values, found a list", None),
+    ("version: 1", "flags.yaml:1: key (top level): needs 'profiles'", None),
+    ("version: 1\nprofiles: {}", "flags.yaml:2: key profiles: is empty", None),
+    (
+        "version: 1\nprofiles: &a {release: *a}",
+        "flags.yaml:2: key profiles.release: an alias that contains itself",
+        None,
+    ),
+    ("a: " + "[" * 5000, "flags.yaml:1: not YAML: nested too deep", None),
+]
+
+
+@pytest.mark.parametrize("row", BROKEN, ids=[f"{row['old']} -> {row['new']}" for row in BROKEN])
+def test_a_mistake_names_its_line_its_key_and_a_way_out(
+    registry_of: Callable[[str], Registry], sample_text: str, row: dict[str, Any]
+) -> None:
+    assert row["old"] in sample_text
+    with pytest.raises(UsageError) as caught:
+        registry_of(sample_text.replace(row["old"], row["new"], 1))
+    assert caught.value.message.splitlines() == row["says"]
+    assert caught.value.hint == row.get("hint")
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), WHOLE_TEXTS)
+def test_a_text_that_is_no_registry_at_all_is_refused(
+    registry_of: Callable[[str], Registry], text: str, message: str, hint: str | None
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        registry_of(text)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_several_mistakes_are_listed_in_the_order_of_the_file(
+    registry_of: Callable[[str], Registry], sample_text: str
+) -> None:
+    text = sample_text.replace("set: {blocks: 2}", "set: {block: 2}").replace("extends: release", "extends: relase")
+    with pytest.raises(UsageError) as caught:
+        registry_of(text)
+    assert caught.value.message.splitlines() == [
+        "flags.yaml:9: key profiles.debug.extends: unknown profile 'relase'",
+        "flags.yaml:42: key kernels.k_one.set.block: unknown flag 'block'",
+    ]
+    assert caught.value.hint == "line 9: did you mean 'release'?\nline 42: did you mean 'blocks'?"
+
+
+def test_two_points_with_one_name_are_refused(registry_of: Callable[[str], Registry], sample_text: str) -> None:
+    axes = "axes: {a: {values: [1, 2], default: 1}, b: {values: [1, 2], default: 1}}\n    block: 32"
+    with pytest.raises(UsageError) as caught:
+        registry_of(sample_text.replace("block: 32", axes))
+    assert caught.value.message == "flags.yaml:51: key kernels.k_two.axes: two points are named k_two.2"
+
+
+def test_axes_that_span_too_many_points_are_refused_before_they_are_spanned(
+    registry_of: Callable[[str], Registry], sample_text: str
+) -> None:
+    values = ", ".join(str(number) for number in range(101))
+    axes = f"axes: {{a: {{values: [{values}]}}, b: {{values: [{values}], short: b}}}}\n    block: 32"
+    with pytest.raises(UsageError, match="the axes span more than 10000 points"):
+        registry_of(sample_text.replace("block: 32", axes))
+
+
+def test_a_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
+    (tmp_path / "flags.yaml").write_bytes(b"version: 1\nnaming: '\xff'\n")
+    with pytest.raises(UsageError, match=r"flags\.yaml:2: not UTF-8 text"):
+        load_registry(tmp_path)
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        load_registry(tmp_path / "flags.yaml")
