@@ -8,16 +8,22 @@ from sparkctl.errors import UsageError
 from sparkctl.registry.model import Kernel
 from sparkctl.testing.combine_cases import combine_cases
 from sparkctl.testing.decode_cases import decode_cases
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, StreamCase
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, StreamCase
 
 
-def stream_cases(full: bool) -> tuple[StreamCase, ...]:
-    """Sizes around one load, one unrolled step and one block, and a size that wraps the grid."""
-    sizes = (0, 16, 32, 48, 112, 128, 256, 4080, 4096, 4112, 32768, 65520, 65536, 131088, 1 << 20)
-    return tuple(StreamCase(size) for size in sizes + (((1 << 28) + 16,) if full else ()))
+def stream_cases(grid: Grid) -> tuple[StreamCase, ...]:
+    """Sizes around one load, one block's loads and one turn of the grid; grids of one, few and too many blocks."""
+    sizes = (0, 16, 32, 48, 112, 128, 256, 4080, 4096, 4112, 32752, 32768, 65520, 65536, 131088)
+    cases = [StreamCase(size, blocks) for size in sizes for blocks in (1, 3)]
+    cases += [StreamCase(1 << 20, 7), StreamCase(4112, 40)]
+    if grid != "quick":
+        cases += [StreamCase(size, 5) for size in (1008, 20480, 20496, 81920, 163856)]
+    if grid == "device":
+        cases += [StreamCase((1 << 28) + 16, 264), StreamCase(1 << 26, 1000)]
+    return tuple(cases)
 
 
-CASES: dict[str, Callable[[bool], tuple[Case, ...]]] = {
+CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
     "attn_decode_split_kv": decode_cases,
     "attn_decode_split_kv_mma": decode_cases,
     "attn_combine": combine_cases,
@@ -30,14 +36,14 @@ def kernels_with_cases() -> frozenset[str]:
     return frozenset(CASES)
 
 
-def cases_for(kernel: Kernel, *, full: bool = False) -> tuple[Case, ...]:
+def cases_for(kernel: Kernel, grid: Grid = "quick") -> tuple[Case, ...]:
     """The kernel's cases that lie inside what flags.yaml says it accepts. UsageError if it has none."""
     if kernel.name not in CASES:
         raise UsageError(
             f"{kernel.location}: {kernel.name} has no test cases",
             hint="add its cases to sparkctl/testing/cases.py (docs/testing.md)",
         )
-    return tuple(case for case in CASES[kernel.name](full) if accepted(kernel, case))
+    return tuple(case for case in CASES[kernel.name](grid) if accepted(kernel, case))
 
 
 def accepted(kernel: Kernel, case: Case) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sparkctl.testing.model import CombineCase, SplitPattern
+from sparkctl.testing.model import CombineCase, Grid, SplitPattern
 
 PATTERNS: tuple[SplitPattern, ...] = (
     "live",
@@ -33,9 +33,9 @@ AXES: Mapping[str, Sequence[Any]] = {
 EMULATOR_PARTIALS = 6000
 
 
-@lru_cache(maxsize=2)
-def combine_cases(full: bool) -> tuple[CombineCase, ...]:
-    """A pairwise cover and named cases; `full` adds the sizes of a device."""
+@lru_cache
+def combine_cases(grid: Grid) -> tuple[CombineCase, ...]:
+    """A pairwise cover and named cases; the larger grids add larger ones."""
     from allpairspy import AllPairs
 
     def affordable(row: Sequence[Any]) -> bool:  # called on partial rows too
@@ -45,7 +45,9 @@ def combine_cases(full: bool) -> tuple[CombineCase, ...]:
     cases = [CombineCase(**dict(zip(AXES, row, strict=True))) for row in rows]
     cases += [CombineCase(1, 1, 32, splits, label="model_shape") for splits in (1, 4, 16, 64)]
     cases += [CombineCase(2, 1, 5, 3, pattern, label="few_splits") for pattern in PATTERNS]
-    if full:
+    if grid != "quick":
+        cases += [CombineCase(2, 2, 16, splits, pattern, label="larger") for splits in (16, 64) for pattern in PATTERNS]
+    if grid == "device":
         cases += [CombineCase(8, 1, 32, splits, label="device") for splits in (1, 16, 64, 200)]
         cases += [CombineCase(3, 16, 128, 33, pattern, label="device") for pattern in PATTERNS]
     return tuple(dict.fromkeys(cases))

@@ -7,15 +7,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sparkctl.testing.model import DecodeCase
+from sparkctl.testing.model import DecodeCase, Grid
 
 # Scores a case may compute. A warp-wide mma takes the emulator 2 µs, so this holds a case to tenths of a second there.
 EMULATOR_WORK = 140_000
+FULL_EMULATOR_WORK = 1_200_000
 DEVICE_WORK = 80_000_000
 SPLIT_KEYS = 64  # keys in the usual tile; num_splits "max" is one tile a split
 
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
 KV_LENS = (0, 1, 15, 16, 17, 31, 33, 63, 64, 65, 100, 513, 4097)
+FULL_KV_LENS = (2, 8, 32, 48, 127, 128, 129, 192, 255, 257, 511, 640, 1023, 1025, 2048, 4097)
 DEVICE_KV_LENS = (127, 128, 129, 192, 513, 1023, 1024, 1025, 4095, 4097, 8193, 16384)
 
 AXES: Mapping[str, Sequence[Any]] = {
@@ -32,11 +34,13 @@ AXES: Mapping[str, Sequence[Any]] = {
 }
 
 
-@lru_cache(maxsize=2)
-def decode_cases(full: bool) -> tuple[DecodeCase, ...]:
-    """The named cases and a pairwise cover; `full` adds a second cover over longer lengths with no bound on work."""
+@lru_cache
+def decode_cases(grid: Grid) -> tuple[DecodeCase, ...]:
+    """The named cases and a pairwise cover; the larger grids add a second cover over other and longer lengths."""
     cases = named_cases() + cover(AXES, EMULATOR_WORK)
-    if full:
+    if grid == "full":
+        cases += cover({**AXES, "kv_len": FULL_KV_LENS}, FULL_EMULATOR_WORK)
+    if grid == "device":
         cases += device_cases() + cover({**AXES, "kv_len": DEVICE_KV_LENS}, DEVICE_WORK)
     return tuple(dict.fromkeys(cases))
 

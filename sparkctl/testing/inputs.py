@@ -1,7 +1,7 @@
 """Makes a case's tensors on a device: random values from the case's seed, laid out as the case says.
 
 Whatever must not be read or written is poisoned with NaN: keys past a sequence's end, the gaps between strided rows,
-outputs before the call and the memory around them.
+and (in guard.py) outputs before the call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GAP = 8  # elements in the gap between padded rows; keeps 16-byte alignment
-GUARD = 64  # elements of poison before and after an output
 LARGE_SCORE = 1e3
 
 
@@ -38,18 +37,6 @@ class Partials:
     acc: Tensor  # [batch, qo_len, num_qo_heads, num_splits, head_dim]
     max: Tensor  # [batch, qo_len, num_qo_heads, num_splits], log2 domain
     sum: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class GuardedOutput:
-    """An output full of NaN inside memory full of NaN."""
-
-    view: Tensor  # [batch, qo_len, num_qo_heads, head_dim]
-    storage: Tensor
-
-    def stray_writes(self) -> int:
-        """Elements outside the output that no longer hold NaN, or inside it that still do: waits for the device."""
-        return abs(int((~self.storage.isnan()).sum()) - self.view.numel())
 
 
 def make_decode_inputs(case: DecodeCase, dtype: str, head_dim: int, device: str, seed: int = 0) -> DecodeInputs:
@@ -115,21 +102,6 @@ def empty_splits(case: CombineCase, noise: Tensor) -> Tensor:
     if case.pattern == "row_empty":  # whole rows, and single splits of others
         return (noise > 0.5) | (noise[..., :1] > 0.3)
     return by_pattern.get(case.pattern, split < 0).expand(noise.shape)
-
-
-def make_output(shape: tuple[int, ...], dtype: str, layout: Layout, device: str) -> GuardedOutput:
-    """A poisoned output of the layout: heads-first, with gaps between its rows, or contiguous."""
-    import torch
-
-    batch, qo_len, heads, head_dim = shape
-    padded = layout in ("padded", "mixed")
-    row = head_dim + GAP if padded else head_dim
-    size = batch * qo_len * heads * row
-    storage = torch.full((size + 2 * GUARD,), math.nan, dtype=torch_dtype(dtype), device=device)
-    inner = storage[GUARD : GUARD + size]
-    if layout == "heads_first":
-        return GuardedOutput(inner.view(batch, heads, qo_len, row).transpose(1, 2), storage)
-    return GuardedOutput(inner.view(batch, qo_len, heads, row)[..., :head_dim], storage)
 
 
 def place_q(q: Tensor, layout: Layout) -> Tensor:

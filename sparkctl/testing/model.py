@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Layout = Literal["contiguous", "heads_first", "padded", "fused", "mixed", "huge_batch", "huge_len", "huge_heads"]
+Grid = Literal["quick", "full", "device"]  # what `test` runs, what `test --full` runs on the emulator and on a device
 Logits = Literal["unit", "large"]
 SplitPattern = Literal[
     "live", "empty_first", "empty_middle", "empty_last", "one_live", "all_empty", "row_empty", "zero_sum", "far_apart"
@@ -95,14 +96,14 @@ class CombineCase:
 
 @dataclass(frozen=True, slots=True)
 class StreamCase:
-    """One read of a buffer of `size_bytes` random bytes."""
+    """One read of `size_bytes` random bytes by a grid of `blocks`."""
 
     size_bytes: int
-    label: str = ""
+    blocks: int = 1
 
     @property
     def id(self) -> str:
-        return f"{self.label}-bytes{self.size_bytes}" if self.label else f"bytes{self.size_bytes}"
+        return f"bytes{self.size_bytes}-blocks{self.blocks}"
 
 
 Case = DecodeCase | CombineCase | StreamCase

@@ -1,4 +1,4 @@
-"""A case made ready on a device: its inputs, the call of the operator, and what must come out."""
+"""A case made ready on a device: its inputs, the call of the kernel, and what must come out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkctl.registry.model import Variant
-from sparkctl.testing.inputs import GuardedOutput, make_decode_inputs, make_partials
-from sparkctl.testing.model import CombineCase, DecodeCase, Layout
+from sparkctl.testing.guard import Outputs, guarded, guarded_output, guarded_partials
+from sparkctl.testing.inputs import DecodeInputs, make_decode_inputs, make_partials, torch_dtype
+from sparkctl.testing.model import CombineCase, DecodeCase
 from sparkctl.testing.reference import attention_reference, combine_reference, plain_emulation
 
 if TYPE_CHECKING:
@@ -29,64 +30,99 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One attention call. `call` runs the kernel into the output it is given and returns lse."""
+    """One attention call. `call` poisons fresh outputs, runs the kernel into them and returns them."""
 
-    call: Callable[[GuardedOutput], Tensor | None]
+    call: Callable[[], Outputs]
     launches: int  # kernels that the call must launch
     dtype: str
-    layout: Layout  # of the output
     expected_out: Tensor  # fp64 [batch, qo_len, num_qo_heads, head_dim]
     expected_lse: Tensor  # fp64 [batch, qo_len, num_qo_heads]
     plain_out: Tensor
 
 
 def prepare_decode(target: Target, variant: Variant, case: DecodeCase) -> Prepared:
-    from sparkctl import ops
-
+    """A decode case. Without lse it goes through the public operator; with lse, which the operator allocates itself
+    and so could not be poisoned, the same planned call is run directly.
+    """
     dtype, head_dim = str(variant.value("dtype")), int(variant.value("head_dim"))
     inputs = make_decode_inputs(case, dtype, head_dim, target.device, target.seed)
     q, k, v, kv_lens = inputs.q, inputs.k, inputs.v, inputs.kv_lens
     expected_out, expected_lse = attention_reference(q, k, v, kv_lens=kv_lens, causal=case.causal)
     plain_out = plain_emulation(q, k, v, kv_lens=kv_lens, causal=case.causal)
+    run = run_planned_call if case.return_lse else run_operator
+    return Prepared(lambda: run(target, variant, case, inputs, dtype), 2, dtype, expected_out, expected_lse, plain_out)
 
-    def call(output: GuardedOutput) -> Tensor | None:
-        result = ops.decode(
-            q,
-            k,
-            v,
-            kv_lens=kv_lens,
-            causal=case.causal,
-            num_splits=case.num_splits,
-            out=output.view,
-            return_lse=case.return_lse,
-            variant=variant.name,
-            library=target.library,
-        )
-        return result[1] if case.return_lse else None
 
-    return Prepared(call, 2, dtype, case.layout, expected_out, expected_lse, plain_out)
+def run_operator(target: Target, variant: Variant, case: DecodeCase, inputs: DecodeInputs, dtype: str) -> Outputs:
+    from sparkctl import ops
+
+    out = guarded_output(tuple(inputs.q.shape), dtype, case.layout, target.device)
+    ops.decode(
+        inputs.q,
+        inputs.k,
+        inputs.v,
+        kv_lens=inputs.kv_lens,
+        causal=case.causal,
+        num_splits=case.num_splits,
+        out=out.view,
+        variant=variant.name,
+        library=target.library,
+    )
+    return Outputs(out, None)
+
+
+def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs: DecodeInputs, dtype: str) -> Outputs:
+    from sparkctl import ops
+
+    head_dim = inputs.q.shape[3]
+    shape = ops.DecodeShape(
+        batch=case.batch,
+        qo_len=case.qo_len,
+        num_qo_heads=case.num_qo_heads,
+        num_kv_heads=case.num_kv_heads,
+        head_dim=head_dim,
+        kv_len=case.kv_capacity,
+        dtype=dtype,
+    )
+    call = ops.plan_call(target.library, shape, variant=variant.name, num_splits=case.num_splits)
+    if call is None:
+        raise ValueError(f"{variant.name} does not accept the case")
+    rows = (case.batch, case.qo_len, case.num_qo_heads)
+    outputs = Outputs(
+        out=guarded_output((*rows, head_dim), dtype, case.layout, target.device),
+        lse=guarded(rows, inputs.q.new_empty(0).float().dtype, target.device),
+        partials=guarded_partials((*rows, call.plan.num_splits), head_dim, target.device),
+    )
+    assert outputs.lse is not None
+    workspace = ops.Workspace(*(part.view for part in outputs.partials))
+    call.run(
+        inputs.q,
+        inputs.k,
+        inputs.v,
+        inputs.kv_lens,
+        outputs.out.view,
+        outputs.lse.view,
+        workspace,
+        scale=head_dim**-0.5,
+        causal=case.causal,
+    )
+    return outputs
 
 
 def prepare_combine(target: Target, variant: Variant, case: CombineCase) -> Prepared:
-    from sparkctl import ops
-    from sparkctl.testing.inputs import torch_dtype
-
+    """A combine case; the kernel's entry is called directly, so that out and lse can be poisoned."""
     dtype, head_dim = str(variant.value("dtype")), int(variant.value("head_dim"))
     partials = make_partials(case, head_dim, target.device, target.seed)
     expected_out, expected_lse = combine_reference(partials.acc, partials.max, partials.sum)
+    rows = (case.batch, case.qo_len, case.num_qo_heads)
+    library = target.library
 
-    def call(output: GuardedOutput) -> Tensor | None:
-        _, lse = ops.combine(
-            partials.acc,
-            partials.max,
-            partials.sum,
-            dtype=torch_dtype(dtype),
-            out=output.view,
-            variant=variant.name,
-            library=target.library,
-        )
-        return lse
+    def call() -> Outputs:
+        out = guarded_output((*rows, head_dim), dtype, "padded" if case.padded_out else "contiguous", target.device)
+        lse = guarded(rows, partials.max.dtype, target.device)
+        index = library.index[library.variant(variant.name).name]
+        library.function("combine")(index, partials.acc, partials.max, partials.sum, out.view, lse.view)
+        return Outputs(out, lse)
 
-    layout: Layout = "padded" if case.padded_out else "contiguous"
     plain_out = expected_out.to(torch_dtype(dtype))
-    return Prepared(call, 1, dtype, layout, expected_out, expected_lse, plain_out)
+    return Prepared(call, 1, dtype, expected_out, expected_lse, plain_out)

@@ -37,7 +37,7 @@ class VariantResult:
     """One variant's cases. `worst` is the largest error relative to what is allowed, over the cases that compared."""
 
     variant: Variant
-    cases_run: int  # counted as they ran, each once however often it was repeated
+    case_ids: tuple[str, ...]  # of the cases that ran, each once however often it was repeated
     launches: int  # kernel launches seen; 0 where the backend does not count them
     failures: tuple[CaseFailure, ...]
     skips: tuple[CaseSkip, ...]
@@ -45,3 +45,8 @@ class VariantResult:
     worst_case: str | None
     seconds: float
     device_lost: bool = False  # the device stopped answering: the cases after it did not run
+
+    @property
+    def cases_run(self) -> int:
+        """Counted as they ran."""
+        return len(self.case_ids)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from sparkctl.registry.model import Variant
 from sparkctl.testing.compare import compare_outputs
-from sparkctl.testing.inputs import make_output
 from sparkctl.testing.model import Case, CombineCase, DecodeCase, StreamCase
 from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode
 from sparkctl.testing.results import CaseFailure, CaseSkip, Selection, VariantResult
@@ -46,7 +45,7 @@ def run_variant(
     worst = max(ran, key=lambda item: item[1].worst, default=None)
     return VariantResult(
         variant=selection.variant,
-        cases_run=len(ran),
+        case_ids=tuple(case.id for case, _ in ran),
         launches=sum(outcome.launches for _, outcome in ran),
         failures=tuple(CaseFailure(case.id, outcome.failure) for case, outcome in ran if outcome.failure),
         skips=tuple(CaseSkip(case.id, outcome.skip) for case, outcome in outcomes if outcome.skip is not None),
@@ -87,13 +86,12 @@ def judge(target: Target, prepared: Prepared) -> Outcome:
 
 
 def run_once(target: Target, prepared: Prepared) -> tuple[Outcome, list[Tensor]]:
-    output = make_output(tuple(prepared.expected_out.shape), prepared.dtype, prepared.layout, target.device)
     before = launch_count(target)
-    lse = prepared.call(output)
+    outputs = prepared.call()
     launches = launch_count(target) - before
-    outputs = [output.view] if lse is None else [output.view, lse]
+    out, lse = outputs.out.view, outputs.lse.view if outputs.lse else None
     comparison = compare_outputs(
-        output.view,
+        out,
         lse,
         expected_out=prepared.expected_out,
         expected_lse=prepared.expected_lse,
@@ -103,9 +101,9 @@ def run_once(target: Target, prepared: Prepared) -> tuple[Outcome, list[Tensor]]
     failure = launch_fault(target, launches, prepared.launches)
     if comparison.mismatch:
         failure = failure or str(comparison.mismatch)
-    elif stray := output.stray_writes():
-        failure = failure or f"{stray} elements were written outside of out, or not at all"
-    return Outcome(comparison.worst, launches, failure), outputs
+    elif strays := outputs.stray_writes():
+        failure = failure or f"{strays} elements were written outside of the outputs, or not at all"
+    return Outcome(comparison.worst, launches, failure), [out] if lse is None else [out, lse]
 
 
 def run_stream_case(target: Target, variant: Variant, case: StreamCase) -> Outcome:

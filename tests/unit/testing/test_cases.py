@@ -24,10 +24,10 @@ def test_every_kernel_of_the_registry_has_cases(registry):
         assert cases_for(kernel)
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("grid", ["quick", "full", "device"])
 @pytest.mark.parametrize("kernel", sorted(CASES))
-def test_ids_are_unique_and_fit_a_shell(kernel, full):
-    ids = [case.id for case in CASES[kernel](full)]
+def test_ids_are_unique_and_fit_a_shell(kernel, grid):
+    ids = [case.id for case in CASES[kernel](grid)]
     assert len(set(ids)) == len(ids)
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.+-") for name in ids)
 
@@ -90,10 +90,16 @@ def test_the_cover_holds_every_pair_of_axis_values():
     assert 100 <= len(cases) <= 160
 
 
-def test_the_cover_of_a_device_holds_every_pair_too():
-    axes = {**decode_cases.AXES, "kv_len": decode_cases.DEVICE_KV_LENS}
-    cases = decode_cases.cover(axes, decode_cases.DEVICE_WORK)
-    assert feasible_pairs(axes, decode_cases.DEVICE_WORK) - covered_pairs(cases) == set()
+@pytest.mark.parametrize(
+    ("kv_lens", "work"),
+    [
+        (decode_cases.FULL_KV_LENS, decode_cases.FULL_EMULATOR_WORK),
+        (decode_cases.DEVICE_KV_LENS, decode_cases.DEVICE_WORK),
+    ],
+)
+def test_the_larger_covers_hold_every_pair_too(kv_lens, work):
+    axes = {**decode_cases.AXES, "kv_len": kv_lens}
+    assert feasible_pairs(axes, work) - covered_pairs(decode_cases.cover(axes, work)) == set()
 
 
 def test_a_cover_without_one_case_misses_pairs():
@@ -103,12 +109,12 @@ def test_a_cover_without_one_case_misses_pairs():
 
 
 def test_emulator_cases_stay_inside_the_work_bound():
-    assert max(case.work for case in decode_cases.decode_cases(False)) <= decode_cases.EMULATOR_WORK
-    assert sum(case.work for case in decode_cases.decode_cases(False)) < 2_500_000
+    assert max(case.work for case in decode_cases.decode_cases("quick")) <= decode_cases.EMULATOR_WORK
+    assert sum(case.work for case in decode_cases.decode_cases("quick")) < 2_500_000
 
 
 def test_the_lists_hold_what_a_kernel_gets_wrong():
-    cases = decode_cases.decode_cases(False)
+    cases = decode_cases.decode_cases("quick")
     assert any(case.kv_capacity == 0 for case in cases)
     assert any(0 in case.kv_lens and max(case.kv_lens) > 0 for case in cases)
     assert any(case.causal and 0 < min(case.kv_lens) < case.qo_len for case in cases)
@@ -121,13 +127,14 @@ def test_the_lists_hold_what_a_kernel_gets_wrong():
 
 
 def test_combine_covers_every_pattern_with_every_number_of_splits():
-    seen = {(case.pattern, case.num_splits) for case in combine_cases(False)}
+    seen = {(case.pattern, case.num_splits) for case in combine_cases("quick")}
     assert {(pattern, splits) for pattern in PATTERNS for splits in (1, 2, 3, 7, 8, 33, 129)} <= seen
 
 
-def test_the_device_lists_contain_the_emulator_lists():
+def test_the_larger_grids_contain_the_quick_one():
     for of_kernel in CASES.values():
-        assert set(of_kernel(False)) < set(of_kernel(True))
+        for larger in ("full", "device"):
+            assert set(of_kernel("quick")) < set(of_kernel(larger))
 
 
 def test_a_case_outside_what_flags_yaml_accepts_is_left_out(registry):

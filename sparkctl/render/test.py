@@ -1,0 +1,215 @@
+"""What `sparkctl test` shows: progress, the table of kernels, the closest cases, and each failure with its rerun."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.render.console import plain_table
+from sparkctl.testing.model import Case, DecodeCase
+from sparkctl.testing.results import Selection, VariantResult
+from sparkctl.testing.suite import Outcome
+from sparkctl.workflows.test import SuitePlan, SuiteReport, rerun_command
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+SHOWN_FAILURES = 10  # of a kernel; --json and --junit have them all
+BASE_WORK = 20_000  # of a case beside its scores, in scores: what the estimate of the time left counts with
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel's line."""
+
+    kernel: str
+    results: tuple[VariantResult, ...]
+
+    @property
+    def cases(self) -> int:
+        return sum(result.cases_run for result in self.results)
+
+    @property
+    def failed(self) -> int:
+        return sum(len(result.failures) for result in self.results)
+
+    @property
+    def skipped(self) -> int:
+        return sum(len(result.skips) for result in self.results)
+
+    @property
+    def worst(self) -> VariantResult:
+        return max(self.results, key=lambda result: result.worst)
+
+
+def kernel_rows(results: Iterable[VariantResult]) -> list[KernelRow]:
+    by_kernel: dict[str, list[VariantResult]] = {}
+    for result in results:
+        by_kernel.setdefault(result.variant.kernel.name, []).append(result)
+    return [KernelRow(kernel, tuple(rows)) for kernel, rows in by_kernel.items()]
+
+
+def show_report(console: Console, report: SuiteReport) -> None:
+    rows = kernel_rows(report.results)
+    console.print(title(report), style="bold")
+    console.print(table_of(rows))
+    for text in closest_cases(rows):
+        console.print(text)
+    for row in rows:
+        if row.failed:
+            show_failures(console, report, row)
+    for kernel, skip in unique_skips(rows):
+        console.print(f"skipped: {kernel} {skip}")
+    if report.not_run:
+        console.print(f"not run, since the device was lost: {', '.join(report.not_run)}", style="red")
+    console.print(verdict(rows, report), style="green" if report.passed else "bold red")
+
+
+def title(report: SuiteReport) -> str:
+    plan = report.plan
+    return f"{plan.device}, {plan.arch.name}, {report.options.profile}, {plan.grid} cases, seed {report.options.seed}"
+
+
+def table_of(rows: Iterable[KernelRow]) -> RenderableType:
+    """Errors are shares of what the tolerance rule allows: above 1 fails."""
+    numbers = ("variants", "cases", "failed", "skipped", "worst error")
+    table = plain_table("kernel", *numbers, right=numbers)
+    for row in rows:
+        failed = f"[bold red]{row.failed}[/]" if row.failed else "0"
+        cells = (str(len(row.results)), f"{row.cases:,}", failed, str(row.skipped), share(row.worst.worst))
+        from rich.text import Text
+
+        table.add_row(row.kernel, *(Text.from_markup(cell) for cell in cells))
+    return table
+
+
+def closest_cases(rows: Iterable[KernelRow]) -> list[str]:
+    lines = ["", "closest to the limit of 1:"]
+    for row in rows:
+        if row.worst.worst_case and 0 < row.worst.worst <= 1:
+            lines.append(f"  {share(row.worst.worst)}  {row.worst.variant.name}  {row.worst.worst_case}")
+    return lines if len(lines) > 2 else []
+
+
+def show_failures(console: Console, report: SuiteReport, row: KernelRow) -> None:
+    console.print(f"\n{row.kernel}: {count(row.failed, 'case')} failed", style="bold red")
+    failures = [(result.variant, failure) for result in row.results for failure in result.failures]
+    for variant, failure in failures[:SHOWN_FAILURES]:
+        console.print(f"\n  {variant.name}  {failure.case_id}")
+        for line in failure.message.splitlines():
+            console.print(f"    {line}")
+        # Never wrapped: it is there to be copied.
+        console.print(f"    {rerun_command(report, variant, failure.case_id)}", style="cyan", soft_wrap=True)
+    if len(failures) > SHOWN_FAILURES:
+        console.print(f"\n  and {len(failures) - SHOWN_FAILURES} more; --json and --junit FILE list them all")
+
+
+def unique_skips(rows: Iterable[KernelRow]) -> list[tuple[str, str]]:
+    found = {(row.kernel, f"{skip.case_id}: {skip.reason}") for row in rows for r in row.results for skip in r.skips}
+    return sorted(found)
+
+
+def verdict(rows: list[KernelRow], report: SuiteReport) -> str:
+    variants = count(sum(len(row.results) for row in rows), "variant")
+    cases = count(sum(row.cases for row in rows), "case")
+    repeated = f", each {report.options.repeat} times with the same bits" if report.options.repeat > 1 else ""
+    failed = sum(row.failed for row in rows)
+    if report.passed:
+        return f"\n{variants}, {cases}{repeated}: all passed"
+    return f"\n{variants}, {cases}: {failed} failed"
+
+
+def report_json(report: SuiteReport) -> dict[str, Any]:
+    """`worst_error` is a share of what is allowed; null stands for infinite, as after a NaN or an error."""
+    rows = kernel_rows(report.results)
+    return {
+        "passed": report.passed,
+        "backend": report.plan.backend,
+        "device": report.plan.device,
+        "arch": report.plan.arch.name,
+        "profile": report.options.profile,
+        "grid": report.plan.grid,
+        "seed": report.options.seed,
+        "repeat": report.options.repeat,
+        "library": str(report.library),
+        "cases": sum(row.cases for row in rows),
+        "failed": sum(row.failed for row in rows),
+        "skipped": sum(row.skipped for row in rows),
+        "not_run": list(report.not_run),
+        "without_cases": list(report.plan.without_cases),
+        "variants": [variant_json(report, result) for result in report.results],
+    }
+
+
+def variant_json(report: SuiteReport, result: VariantResult) -> dict[str, Any]:
+    return {
+        "name": result.variant.name,
+        "kernel": result.variant.kernel.name,
+        "values": dict(result.variant.values),
+        "cases": result.cases_run,
+        "launches": result.launches,
+        "worst_error": result.worst if math.isfinite(result.worst) else None,
+        "worst_case": result.worst_case,
+        "failures": [
+            {
+                "case": failure.case_id,
+                "message": failure.message,
+                "rerun": rerun_command(report, result.variant, failure.case_id),
+            }
+            for failure in result.failures
+        ],
+        "skipped": [{"case": skip.case_id, "reason": skip.reason} for skip in result.skips],
+        "time_s": round(result.seconds, 3),
+    }
+
+
+class SuiteProgress:
+    """A bar on stderr that knows the work of each case; nothing where stderr is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.cases = MofNCompleteColumn()
+        self.progress = Progress(
+            TextColumn("{task.fields[variant]}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[done]}/{task.fields[cases]} cases"),
+            TextColumn("{task.fields[failed]}", style="red"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self.done = self.failed = 0
+
+    def start(self, plan: SuitePlan) -> None:
+        total = sum(work_of(case) for selection in plan.selections for case in selection.cases)
+        self.task = self.progress.add_task("", total=total, variant="", done=0, cases=plan.num_cases, failed="")
+        self.progress.start()
+
+    def case(self, selection: Selection, case: Case, outcome: Outcome) -> None:
+        self.done += 1
+        self.failed += outcome.failure is not None
+        self.progress.update(
+            self.task,
+            advance=work_of(case),
+            variant=selection.variant.name,
+            done=self.done,
+            failed=f"{self.failed} failed" if self.failed else "",
+        )
+
+    def stop(self) -> None:
+        self.progress.stop()
+
+
+def work_of(case: Case) -> int:
+    return BASE_WORK + (case.work if isinstance(case, DecodeCase) else 0)
+
+
+def share(error: float) -> str:
+    return f"{error:.2f}" if math.isfinite(error) else "∞"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,243 @@
+"""The test workflow: select variants and cases, build what is missing, run them through pytest, keep what failed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from sparkctl.arch import Arch
+from sparkctl.build import DEFAULT_ARCH, Progress, default_build_root, ensure_built
+from sparkctl.errors import MissingTool, UsageError
+from sparkctl.registry import Registry, Variant, select_variants, span_variants
+from sparkctl.runtime import load_library
+from sparkctl.runtime.manifest import Backend
+from sparkctl.testing import failures
+from sparkctl.testing.cases import cases_for, kernels_with_cases
+from sparkctl.testing.expression import parse_expression
+from sparkctl.testing.model import Case, DecodeCase, Grid
+from sparkctl.testing.plugin import run_pytest
+from sparkctl.testing.prepare import Target
+from sparkctl.testing.results import Selection, VariantResult
+from sparkctl.testing.suite import Outcome
+from sparkctl.toolchain import find_devices
+
+Schedule = Literal["ascending", "descending", "random"]
+AsyncMode = Literal["late", "early", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteOptions:
+    """What was asked for; the defaults are those of a bare `sparkctl test`."""
+
+    patterns: tuple[str, ...] = ()
+    where: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    groups: tuple[int, ...] = ()
+    backend: Backend | Literal["auto"] = "auto"
+    arch: Arch | None = None
+    profile: str = "release"
+    sets: Mapping[str, str] = field(default_factory=dict)
+    expression: str | None = None
+    full: bool = False
+    last_failed: bool = False
+    seed: int = 0
+    repeat: int = 1
+    schedule: Schedule | None = None
+    async_mode: AsyncMode | None = None
+    junit: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuitePlan:
+    """The variants and cases to run, and where."""
+
+    selections: tuple[Selection, ...]
+    backend: Backend
+    arch: Arch
+    device: str  # "the emulator", or the GPU's name
+    grid: Grid
+    without_cases: tuple[str, ...]  # kernels that were selected and have none
+
+    @property
+    def num_cases(self) -> int:
+        return sum(len(selection.cases) for selection in self.selections)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteReport:
+    """What ran."""
+
+    plan: SuitePlan
+    options: SuiteOptions
+    library: Path
+    results: tuple[VariantResult, ...]
+    not_run: tuple[str, ...]  # variants left after a device was lost
+
+    @property
+    def passed(self) -> bool:
+        """Something ran, nothing failed, nothing was left out."""
+        ran = sum(result.cases_run for result in self.results)
+        return ran > 0 and not self.not_run and not any(result.failures for result in self.results)
+
+
+class Watcher(Protocol):
+    """Told how the run goes on."""
+
+    def start(self, plan: SuitePlan) -> None: ...
+
+    def case(self, selection: Selection, case: Case, outcome: Outcome) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, str] = os.environ) -> SuitePlan:
+    """Raises UsageError where nothing is selected, MissingTool where the backend's device is not there."""
+    backend, device, arch = choose_backend(options)
+    variants = select_variants(registry, options.patterns, arch=arch, where=options.where)
+    with_cases = kernels_with_cases()
+    without = tuple(dict.fromkeys(v.kernel.name for v in variants if v.kernel.name not in with_cases))
+    grid: Grid = "quick" if not options.full else "device" if backend == "cuda" else "full"
+    selections = [
+        Selection(variant, cases_for(variant.kernel, grid)) for variant in variants if variant.kernel.name in with_cases
+    ]
+    for narrow in narrowings(registry, options, backend, selections, environ):
+        selections = [
+            Selection(s.variant, tuple(case for case in s.cases if narrow(s.variant, case))) for s in selections
+        ]
+    selections = [selection for selection in selections if selection.cases]
+    if not selections:
+        raise UsageError(f"no case is selected{selected_by(options)}", hint=nothing_hint(options, without))
+    return SuitePlan(tuple(selections), backend, arch, device, grid, without)
+
+
+def run_suite(
+    registry: Registry,
+    plan: SuitePlan,
+    options: SuiteOptions,
+    *,
+    watcher: Watcher,
+    progress: Progress | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> SuiteReport:
+    """Build what is missing, run every case, remember what failed. WorkFailed where the build fails."""
+    folder = ensure_built(
+        registry,
+        variants_to_build(registry, plan),
+        arch=plan.arch,
+        backend=plan.backend,
+        profile=options.profile,
+        sets=options.sets,
+        environ=environ,
+        progress=progress,
+    )
+    library = load_library(folder)
+    if plan.backend == "emulator":
+        library.configure_emulator(
+            schedule=options.schedule or "ascending", async_mode=options.async_mode or "late", seed=options.seed
+        )
+    target = Target(library, "cpu" if plan.backend == "emulator" else "cuda:0", options.seed, options.repeat)
+    watcher.start(plan)
+    try:
+        results = run_pytest(registry.path, target, plan.selections, on_case=watcher.case, junit=options.junit)
+    finally:
+        watcher.stop()
+    failures.remember(failures_path(registry, environ), plan.backend, results)
+    ran = {result.variant.name for result in results}
+    not_run = tuple(s.variant.name for s in plan.selections if s.variant.name not in ran)
+    return SuiteReport(plan, options, folder, tuple(results), not_run)
+
+
+def choose_backend(options: SuiteOptions) -> tuple[Backend, str, Arch]:
+    """The backend, what to call its device, and the arch to build for."""
+    emulated = options.schedule is not None or options.async_mode is not None
+    if options.backend == "cuda" and emulated:
+        raise UsageError("--schedule and --async-mode belong to the emulator", hint="leave out --backend cuda")
+    devices = () if options.backend == "emulator" or emulated else find_devices()
+    if not devices:
+        if options.backend == "cuda":
+            raise MissingTool("no CUDA device", hint="sparkctl test --backend emulator runs the same cases on the CPU")
+        return "emulator", "the emulator", options.arch or DEFAULT_ARCH
+    return "cuda", devices[0].name, options.arch or devices[0].arch
+
+
+Narrowing = Callable[[Variant, Case], bool]
+
+
+def narrowings(
+    registry: Registry,
+    options: SuiteOptions,
+    backend: Backend,
+    selections: Sequence[Selection],
+    environ: Mapping[str, str],
+) -> list[Narrowing]:
+    """What --group, -k and --last-failed leave of the cases."""
+    result: list[Narrowing] = []
+    if options.groups:
+        result.append(lambda variant, case: not isinstance(case, DecodeCase) or case.group in options.groups)
+    if options.expression is not None:
+        ids = {case.id for selection in selections for case in selection.cases}
+        matches = parse_expression(options.expression, ids)
+        result.append(lambda variant, case: matches(variant.name, case.id))
+    if options.last_failed:
+        failed = failures.recall(failures_path(registry, environ), backend)
+        if not failed:
+            raise UsageError(f"no case failed in the last run on the {backend} backend", hint="leave out --last-failed")
+        result.append(lambda variant, case: (variant.name, case.id) in failed)
+    return result
+
+
+def selected_by(options: SuiteOptions) -> str:
+    given = [f"--group {','.join(map(str, options.groups))}"] if options.groups else []
+    given += [f"-k {options.expression!r}"] if options.expression is not None else []
+    given += ["--last-failed"] if options.last_failed else []
+    return f" by {' '.join(given)}" if given else ""
+
+
+def nothing_hint(options: SuiteOptions, without_cases: Sequence[str]) -> str:
+    if without_cases and not options.expression:
+        return f"{', '.join(without_cases)} has no cases: add them in sparkctl/testing/cases.py"
+    return "--full selects from more cases" if not options.full else "sparkctl list shows the kernels and their cases"
+
+
+def variants_to_build(registry: Registry, plan: SuitePlan) -> list[Variant]:
+    """The variants under test, and the combine of the same dtype and head_dim behind each decode."""
+    wanted = {selection.variant.name: selection.variant for selection in plan.selections}
+    rows = {(v.value("dtype"), v.value("head_dim")) for v in wanted.values() if v.kernel.family == "decode"}
+    for kernel in registry.kernels.values():
+        if kernel.family == "combine":
+            for v in span_variants(kernel):
+                if (v.value("dtype"), v.value("head_dim")) in rows:
+                    wanted.setdefault(v.name, v)
+    return list(wanted.values())
+
+
+def failures_path(registry: Registry, environ: Mapping[str, str]) -> Path:
+    return default_build_root(registry, environ) / "test" / "failures.json"
+
+
+def rerun_command(report: SuiteReport, variant: Variant, case_id: str) -> str:
+    """The command that reruns one case of one variant under the same conditions, and nothing else."""
+    import shlex
+
+    options = report.options
+    words = ["sparkctl", "test", variant.name, "-k", case_id]
+    if options.backend != "auto":
+        words += ["--backend", options.backend]
+    if options.arch:
+        words += ["--arch", options.arch.name]
+    if options.profile != "release":
+        words += ["--profile", options.profile]
+    for name, value in options.sets.items():
+        words += ["--set", f"{name}={value}"]
+    if options.full:
+        words.append("--full")
+    if options.seed:
+        words += ["--seed", str(options.seed)]
+    if options.repeat > 1:
+        words += ["--repeat", str(options.repeat)]
+    for option, mode in (("--schedule", options.schedule), ("--async-mode", options.async_mode)):
+        if mode:
+            words += [option, mode]
+    return shlex.join(words)
