@@ -49,7 +49,7 @@ class Occupancy:
 class NextStep:
     """The least change that gives more blocks per SM; None where that resource need not change."""
 
-    blocks_per_sm: int
+    blocks_per_sm: int  # may be several more: steps are coarse
     percent: float
     registers: int | None  # the most registers per thread that allow it
     smem_bytes: int | None  # the most static + dynamic bytes per block that allow it
@@ -106,9 +106,17 @@ def next_step(arch: Arch, *, threads: int, registers: int, smem: int, barriers: 
     if most_registers < 1 or most_smem < 0:
         return None
     fewer_registers, fewer_smem = max(0, registers - most_registers), max(0, smem - most_smem)
+    then = occupancy(
+        arch,
+        threads=threads,
+        registers=registers - fewer_registers,
+        static_smem=smem - fewer_smem,
+        dynamic_smem=0,
+        barriers=barriers,
+    )
     return NextStep(
-        blocks_per_sm=target,
-        percent=100 * target * warps_per_block / row.warps_per_sm,
+        blocks_per_sm=then.blocks_per_sm,
+        percent=then.percent,
         registers=most_registers if fewer_registers else None,
         smem_bytes=most_smem if fewer_smem else None,
         registers_fewer=fewer_registers,

@@ -1,0 +1,117 @@
+"""`sparkctl regs`: registers, spills, shared memory and occupancy of every variant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sparkctl.cli.options import (
+    Archs,
+    Dtype,
+    HeadDim,
+    Json,
+    Kernels,
+    Profile,
+    Sets,
+    Where,
+    cli_context,
+    load_project,
+    parse_where,
+)
+from sparkctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sparkctl.arch import Arch
+    from sparkctl.cli.options import CliContext
+    from sparkctl.toolchain import Toolchain
+    from sparkctl.workflows.regs import RegsReport
+
+HELP = """Registers, spills, stack, shared memory, barriers and occupancy of every variant.
+
+Reads the compiler's own log of each build, and builds only what is missing or out of date. Needs no GPU.
+
+\b
+Examples:
+  sparkctl regs                                         every kernel, for this machine's GPU or sm_90
+  sparkctl regs attn_decode_split_kv_mma --head-dim 128
+  sparkctl regs 'attn_decode_*' --arch sm_80,sm_90a     two archs side by side
+  sparkctl regs attn_combine -v                         each limit, the next occupancy step, the function
+  sparkctl regs --set min_blocks=2 --markdown           for a pull request
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("regs", help=HELP)(regs)
+
+
+def regs(
+    context: typer.Context,
+    kernels: Kernels = None,
+    arch: Archs = None,
+    profile: Profile = "release",
+    sets: Sets = None,
+    where: Where = None,
+    head_dim: HeadDim = None,
+    dtype: Dtype = None,
+    json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="One line per variant and arch, for programs.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="A table for a pull request.")] = False,
+) -> None:
+    """Build what is missing, read, show."""
+    import os
+
+    from sparkctl.registry import parse_sets
+    from sparkctl.render.build_progress import ConsoleProgress
+    from sparkctl.render.console import stderr_console
+    from sparkctl.toolchain import find_toolchain
+    from sparkctl.workflows.regs import report_regs
+
+    if json + csv + markdown > 1:
+        raise UsageError("--json, --csv and --markdown exclude each other", hint="choose one")
+    cli = cli_context(context)
+    registry = load_project(cli)
+    toolchain = find_toolchain(environ=os.environ)
+    report = report_regs(
+        registry,
+        kernels or (),
+        archs=_archs(arch, toolchain),
+        where=parse_where(where, head_dim, dtype),
+        profile=profile,
+        sets=parse_sets(registry, sets or ()),
+        toolchain=toolchain,
+        environ=os.environ,
+        progress=ConsoleProgress(stderr_console(cli), quiet=cli.verbosity < 0),
+    )
+    _show(cli, report, form="json" if json else "csv" if csv else "markdown" if markdown else "table")
+
+
+def _archs(text: str | None, toolchain: Toolchain) -> tuple[Arch, ...]:
+    """`all` means all that this nvcc knows."""
+    from sparkctl.arch import parse_archs
+    from sparkctl.build import default_archs
+    from sparkctl.toolchain import find_native_archs
+
+    if text is None:
+        return default_archs()
+    archs = parse_archs(text, native=find_native_archs)
+    if "all" in [word.strip().lower() for word in text.split(",")] and toolchain.nvcc:
+        return tuple(arch for arch in archs if arch.name in toolchain.nvcc.gpu_codes or arch.suffix)
+    return archs
+
+
+def _show(cli: CliContext, report: RegsReport, *, form: str) -> None:
+    from sparkctl.render.console import print_json, stdout_console
+    from sparkctl.render.regs import render_regs
+    from sparkctl.render.regs_export import regs_csv, regs_json, regs_markdown
+
+    if form == "json":
+        print_json(regs_json(report))
+    elif form == "csv":
+        print(regs_csv(report), end="")
+    elif form == "markdown":
+        print(regs_markdown(report), end="")
+    else:
+        console = stdout_console(cli)
+        console.print(render_regs(report, width=console.width, verbose=cli.verbosity > 0))

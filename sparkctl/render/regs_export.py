@@ -1,0 +1,155 @@
+"""The register report for programs and pull requests: JSON, CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sparkctl.render.regs import describe_step, function_name, variant_label
+from sparkctl.resources import ResourceUsage
+from sparkctl.workflows.regs import KernelReport, RegsReport
+
+MARKDOWN_HEADERS = (
+    "variant",
+    "arch",
+    "threads",
+    "registers",
+    "spill stores B",
+    "spill loads B",
+    "stack B",
+    "static smem B",
+    "dynamic smem B",
+    "barriers",
+    "blocks/SM",
+    "warps/SM",
+    "occupancy %",
+    "limiters",
+)
+CSV_NAMES = (
+    "variant",
+    "arch",
+    "block_threads",
+    "registers",
+    "spill_store_bytes",
+    "spill_load_bytes",
+    "stack_bytes",
+    "static_smem_bytes",
+    "dynamic_smem_bytes",
+    "barriers",
+)
+
+
+def regs_json(report: RegsReport) -> dict[str, Any]:
+    """Everything the report knows; sizes in bytes, registers per thread, null for unknown or not limited."""
+    return {
+        "command": "regs",
+        "compiler": report.compiler,
+        "profile": report.profile,
+        "sets": dict(report.sets),
+        "archs": [str(arch) for arch in report.archs],
+        "kernels": [_kernel_json(row) for row in report.rows],
+        "left_out": [
+            {"variant": item.variant.name, "arch": item.arch.name, "reason": item.reason} for item in report.left_out
+        ],
+    }
+
+
+def regs_csv(report: RegsReport) -> str:
+    """One line per kernel and arch under JSON's names; limiters joined by `+`."""
+    out = io.StringIO()
+    rows = [_flat_row(row) for row in report.rows]
+    writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def regs_markdown(report: RegsReport) -> str:
+    """A table for a pull request: spills in bold, what it was built with below."""
+    lines = [
+        f"| {' | '.join(MARKDOWN_HEADERS)} |",
+        f"| --- | --- | {' | '.join(['---:'] * (len(MARKDOWN_HEADERS) - 3))} | --- |",
+    ]
+    for row in report.rows:
+        cells = [variant_label(row, report)]
+        cells += [row.arch.name, str(row.variant.block_threads), str(row.registers)]
+        cells += [_bold(row.usage.spill_store_bytes), _bold(row.usage.spill_load_bytes), str(row.usage.stack_bytes)]
+        cells += [str(row.static_smem_bytes), str(row.dynamic_smem_bytes)]
+        cells += ["–" if row.usage.barriers is None else str(row.usage.barriers)]
+        cells += [str(row.occupancy.blocks_per_sm), str(row.occupancy.warps_per_sm), f"{row.occupancy.percent:.1f}"]
+        cells += [", ".join(name.replace("_", " ") for name in row.occupancy.limiters)]
+        lines.append(f"| {' | '.join(cells)} |")
+    sets = "".join(f", {name}={value}" for name, value in report.sets.items())
+    return "\n".join([*lines, "", f"{report.compiler}, profile {report.profile}{sets}"]) + "\n"
+
+
+def _kernel_json(row: KernelReport) -> dict[str, Any]:
+    usage, occupied = row.usage, row.occupancy
+    return {
+        "variant": row.variant.name,
+        "kernel": row.variant.kernel.name,
+        "axes": dict(row.variant.values),
+        "arch": row.arch.name,
+        "block_threads": row.variant.block_threads,
+        "function": usage.function,
+        "demangled": usage.demangled,
+        "short_name": function_name(row),
+        "registers": row.registers,
+        "register_cap": usage.register_cap,
+        "spill_store_bytes": usage.spill_store_bytes,
+        "spill_load_bytes": usage.spill_load_bytes,
+        "stack_bytes": usage.stack_bytes,
+        "cumulative_stack_bytes": usage.cumulative_stack_bytes,
+        "static_smem_bytes": row.static_smem_bytes,
+        "dynamic_smem_bytes": row.dynamic_smem_bytes,
+        "barriers": usage.barriers,
+        "constant_bytes": usage.constant_bytes,
+        "occupancy": {
+            "blocks_per_sm": occupied.blocks_per_sm,
+            "warps_per_sm": occupied.warps_per_sm,
+            "percent": round(occupied.percent, 2),
+            "limiters": list(occupied.limiters),
+            "blocks_by_limit": dict(occupied.limits.items()),
+        },
+        "next_step": None
+        if row.next_step is None
+        else {
+            **asdict(row.next_step),
+            "percent": round(row.next_step.percent, 2),
+            "text": describe_step(row.next_step),
+        },
+        "calls": [_call_json(call) for call in row.calls],
+        "log": str(row.log),
+    }
+
+
+def _call_json(call: ResourceUsage) -> dict[str, Any]:
+    return {
+        "function": call.function,
+        "demangled": call.demangled,
+        "stack_bytes": call.stack_bytes,
+        "spill_store_bytes": call.spill_store_bytes,
+        "spill_load_bytes": call.spill_load_bytes,
+    }
+
+
+def _flat_row(row: KernelReport) -> Mapping[str, object]:
+    data = _kernel_json(row)
+    return {
+        **{name: data[name] for name in CSV_NAMES},
+        "blocks_per_sm": row.occupancy.blocks_per_sm,
+        "warps_per_sm": row.occupancy.warps_per_sm,
+        "occupancy_percent": data["occupancy"]["percent"],
+        "limiters": "+".join(row.occupancy.limiters),
+        "next_blocks_per_sm": row.next_step.blocks_per_sm if row.next_step else None,
+        "registers_fewer": row.next_step.registers_fewer if row.next_step else None,
+        "smem_bytes_fewer": row.next_step.smem_bytes_fewer if row.next_step else None,
+        "function": row.usage.function,
+    }
+
+
+def _bold(spill: int) -> str:
+    return f"**{spill}**" if spill else "0"

@@ -1,0 +1,195 @@
+"""The register report: build what is missing, read each variant's compiler log, work out its occupancy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.arch import Arch, limits_for
+from sparkctl.build import Progress, plan_build, raise_failures, run_build
+from sparkctl.errors import MissingTool, UsageError, WorkFailed
+from sparkctl.registry import Registry, Variant, runs_on, select_variants
+from sparkctl.resources import (
+    NextStep,
+    Occupancy,
+    ResourceUsage,
+    compare_with_object,
+    next_step,
+    occupancy,
+    parse_ptxas,
+    parse_resource_usage,
+)
+from sparkctl.toolchain import Toolchain, run_tool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """One entry function of one variant on one arch: what the compiler said, and what an SM makes of it."""
+
+    variant: Variant
+    arch: Arch
+    usage: ResourceUsage
+    registers: int  # per thread
+    static_smem_bytes: int
+    occupancy: Occupancy
+    next_step: NextStep | None
+    calls: tuple[ResourceUsage, ...]  # device functions that stayed calls; their stack and spills are their own
+    log: Path
+
+    @property
+    def dynamic_smem_bytes(self) -> int:
+        """From the registry: the compiler does not know it."""
+        return self.variant.dynamic_smem_bytes
+
+    @property
+    def spills(self) -> bool:
+        return self.usage.spills or any(call.spills for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A selected variant that an arch cannot run."""
+
+    variant: Variant
+    arch: Arch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegsReport:
+    """Rows in registry order, each variant's archs together."""
+
+    compiler: str
+    profile: str
+    sets: Mapping[str, str]
+    archs: tuple[Arch, ...]
+    rows: tuple[KernelReport, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def report_regs(
+    registry: Registry,
+    patterns: Sequence[str],
+    *,
+    archs: Sequence[Arch],
+    where: Mapping[str, Sequence[str]] | None = None,
+    profile: str = "release",
+    sets: Mapping[str, str] | None = None,
+    toolchain: Toolchain,
+    environ: Mapping[str, str] = os.environ,
+    build_root: Path | None = None,
+    progress: Progress | None = None,
+) -> RegsReport:
+    """Reports on every selected variant that runs on some of `archs`; compiles only what is missing or out of date.
+
+    Raises MissingTool without nvcc, UsageError when nothing selected runs on any arch, WorkFailed for a failed build.
+    """
+    selected = select_variants(registry, patterns, where=where)
+    wanted = {arch: [variant for variant in selected if runs_on(variant, arch)] for arch in archs}
+    if not any(wanted.values()):
+        select_variants(registry, patterns, arch=archs[0], where=where)  # raises, and says why
+        raise UsageError("no archs given")
+    nvcc = toolchain.require_nvcc()
+    plans = [
+        plan_build(
+            registry,
+            variants,
+            arch=arch,
+            backend="cuda",
+            profile=profile,
+            sets=sets,
+            toolchain=toolchain,
+            environ=environ,
+            build_root=build_root,
+        )
+        for arch, variants in wanted.items()
+        if variants
+    ]
+    raise_failures(run_build(plans, progress=progress))
+    folders = {plan.arch: plan.folder for plan in plans}
+    return RegsReport(
+        compiler=f"nvcc {nvcc.version}",
+        profile=profile,
+        sets=dict(sets or {}),
+        archs=tuple(wanted),
+        rows=tuple(
+            row
+            for variant in selected
+            for arch, folder in folders.items()
+            if variant in wanted[arch]
+            for row in read_variant(folder, variant, arch)
+        ),
+        left_out=tuple(
+            LeftOut(variant, arch, _why_left_out(variant, arch))
+            for variant in selected
+            for arch in wanted
+            if variant not in wanted[arch]
+        ),
+    )
+
+
+def read_variant(folder: Path, variant: Variant, arch: Arch) -> tuple[KernelReport, ...]:
+    """The report of one built variant: one row per entry function of its log. WorkFailed names an unusable log."""
+    path = folder / "obj" / f"{variant.name}.ptxas"
+    try:
+        usages = parse_ptxas(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise WorkFailed(f"{path}: {error.strerror}", hint="sparkctl build writes it again") from error
+    except WorkFailed as error:
+        raise WorkFailed(f"{path}: {error.message}", hint=error.hint) from error
+    usages = tuple(usage for usage in usages if usage.arch in (arch.name, None))
+    entries = [usage for usage in usages if usage.is_entry]
+    if not entries:
+        raise WorkFailed(f"{path}: no kernel for {arch.name} in it", hint="sparkctl build writes it again")
+    calls = tuple(usage for usage in usages if not usage.is_entry)
+    return tuple(report_kernel(variant, arch, entry, calls, path) for entry in entries)
+
+
+def report_kernel(
+    variant: Variant, arch: Arch, usage: ResourceUsage, calls: tuple[ResourceUsage, ...], log: Path
+) -> KernelReport:
+    """Joins the log's numbers with the registry's block and dynamic shared memory. Pure."""
+    registers, static_smem = usage.registers, usage.static_smem_bytes
+    if registers is None or static_smem is None:
+        raise WorkFailed(f"{log}: {usage.demangled} is relocatable code", hint="its numbers are final after the link")
+    threads, smem = variant.block_threads, static_smem + variant.dynamic_smem_bytes
+    return KernelReport(
+        variant=variant,
+        arch=arch,
+        usage=usage,
+        registers=registers,
+        static_smem_bytes=static_smem,
+        occupancy=occupancy(
+            arch,
+            threads=threads,
+            registers=registers,
+            static_smem=static_smem,
+            dynamic_smem=variant.dynamic_smem_bytes,
+            barriers=usage.barriers,
+        ),
+        next_step=next_step(arch, threads=threads, registers=registers, smem=smem, barriers=usage.barriers),
+        calls=calls,
+        log=log,
+    )
+
+
+def verify_with_objects(report: RegsReport, toolchain: Toolchain) -> tuple[str, ...]:
+    """Every disagreement between the report and what cuobjdump finds in the objects; MissingTool without cuobjdump."""
+    if toolchain.cuobjdump is None:
+        raise MissingTool("no cuobjdump", hint="pip install 'sparkctl[toolchain]'")
+    differences: list[str] = []
+    for log in dict.fromkeys(row.log for row in report.rows):
+        listing = run_tool([str(toolchain.cuobjdump), "--dump-resource-usage", str(log.with_suffix(".o"))])
+        said = [row.usage for row in report.rows if row.log == log]
+        said += next(list(row.calls) for row in report.rows if row.log == log)
+        differences += compare_with_object(said, parse_resource_usage(listing.stdout))
+    return tuple(differences)
+
+
+def _why_left_out(variant: Variant, arch: Arch) -> str:
+    if not arch.supports(variant.kernel.min_arch):
+        return f"needs {variant.kernel.min_arch}"
+    most = limits_for(arch).smem_per_block_optin
+    return f"needs {variant.dynamic_smem_bytes} bytes of dynamic shared memory, a block has at most {most}"
