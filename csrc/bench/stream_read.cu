@@ -20,7 +20,7 @@ Status launch_stream_read(const void* params, void* stream) {
   return SPARK_LAUNCH((stream_read_kernel<SPARK_UNROLL>), config, p);
 }
 
-SPARK_REGISTER_VARIANT(bench, launch_stream_read);
+SPARK_REGISTER_VARIANT("bench", launch_stream_read);
 
 }  // namespace
 }  // namespace spark
