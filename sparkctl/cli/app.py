@@ -209,9 +209,11 @@ def _unknown_command(name: str, known: list[str]) -> SparkctlError:
 def _usage_error(error: typer.TyperException) -> tuple[str, str]:
     """The parser's complaint in our form: message and hint."""
     context, near = getattr(error, "ctx", None), getattr(error, "possibilities", None)
-    text = (error.message if near else error.format_message()).strip().rstrip(".")
-    hint = f"did you mean '{near[0]}'?" if near else f"{context.command_path if context else PROGRAM} --help"
-    return text[:1].lower() + text[1:], hint
+    text, _, guess = (error.message if near else error.format_message()).partition(" Did you mean ")
+    text = text.strip().rstrip(".")
+    if near or guess:
+        return text[:1].lower() + text[1:], f"did you mean {guess or repr(near[0]) + '?'}"
+    return text[:1].lower() + text[1:], f"{context.command_path if context else PROGRAM} --help"
 
 
 def _with_traceback(code: int, args: list[str]) -> int:

@@ -58,7 +58,7 @@ def parse_where(
     return result
 
 
-def _complete_kernels(context: typer.Context, incomplete: str) -> list[str]:
+def complete_kernels(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in _registry_names(context, "kernels") if name.startswith(incomplete)]
 
 
@@ -91,11 +91,11 @@ Kernels = Annotated[
     typer.Argument(
         metavar="[KERNEL]...",
         help="Kernel names or globs, or variant names; all if left out.",
-        autocompletion=_complete_kernels,
+        autocompletion=complete_kernels,
         show_default=False,
     ),
 ]
-OneKernel = Annotated[str, typer.Argument(metavar="KERNEL", help="A kernel's name.", autocompletion=_complete_kernels)]
+OneKernel = Annotated[str, typer.Argument(metavar="KERNEL", help="A kernel's name.", autocompletion=complete_kernels)]
 Where = Annotated[
     list[str] | None,
     typer.Option(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 PIPE_WIDTH = 10_000  # a pipe has no edge: rows stay on one line
@@ -47,16 +48,37 @@ def plain_table(*headers: str, right: tuple[str, ...] = ()) -> Table:
     return table
 
 
+def indented(renderable: RenderableType, *, above: int = 0) -> RenderableType:
+    """Two columns further right, below `above` empty lines."""
+    from rich.padding import Padding
+
+    return Padding(renderable, (above, 0, 0, 2), expand=False)
+
+
 def _console(screen: Screen, stream: TextIO) -> Console:
     from rich.console import Console
 
-    wide = not stream.isatty() and "COLUMNS" not in os.environ
+    piped = not stream.isatty()
+    plain = screen.color is False or bool(os.environ.get("NO_COLOR"))
     return Console(
-        file=stream,
-        no_color=True if screen.color is False or os.environ.get("NO_COLOR") else None,
-        width=PIPE_WIDTH if wide else None,
+        file=cast(TextIO, _Trimmed(stream)) if piped else stream,
+        color_system=None if plain else "auto",
+        width=PIPE_WIDTH if piped and "COLUMNS" not in os.environ else None,
         highlight=False,
         markup=False,
         emoji=False,
-        soft_wrap=False,
     )
+
+
+class _Trimmed:
+    """A stream without the blanks that rich fills lines up with."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(re.sub(r" +(?=\n)", "", text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

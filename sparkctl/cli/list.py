@@ -1,0 +1,37 @@
+"""`sparkctl list`: what kernels there are and what is built."""
+
+from __future__ import annotations
+
+import typer
+
+from sparkctl.cli.options import Json, Kernels, cli_context, load_project
+
+HELP = """Kernels: what each does, its axes, what it accepts, and where it is built.
+
+With a KERNEL, or with -v, the variants too.
+
+\b
+Examples:
+  sparkctl list
+  sparkctl list attn_decode_split_kv_mma
+  sparkctl list 'attn_decode_*' --json
+"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("list", help=HELP)(list_kernels)
+
+
+def list_kernels(ctx: typer.Context, kernels: Kernels = None, json: Json = False) -> None:
+    from sparkctl.render.console import print_json, stderr_console, stdout_console
+    from sparkctl.render.listing import inventory_json, render_inventory
+    from sparkctl.workflows.inventory import take_inventory
+
+    cli = cli_context(ctx)
+    inventory = take_inventory(load_project(cli), kernels or ())
+    for message in inventory.unreadable:
+        stderr_console(cli).print(f"warning: {message}")
+    if json:
+        print_json(inventory_json(inventory))
+    else:
+        stdout_console(cli).print(render_inventory(inventory, with_variants=bool(kernels) or cli.verbosity > 0))

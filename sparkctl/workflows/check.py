@@ -1,0 +1,172 @@
+"""What is wrong with a registry beyond its grammar: dead, duplicate and conflicting entries, sources, names, cases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.arch import KNOWN_ARCHS
+from sparkctl.registry import Kernel, Location, Registry, resolve_flags, runs_on, span_variants
+from sparkctl.registry.suggest import nearest
+
+MAX_VARIANTS = 250  # per arch, over all kernels: about five minutes on one core
+SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".cpp")
+REPEATABLE = ("-Xcompiler", "-Xptxas", "-Xlinker", "-I", "-L", "-l", "-include", "-isystem", "--diag-suppress")
+SET_BY_BUILD = ("-c", "-o", "-x", "-arch", "--gpu-architecture", "-gencode", "--generate-code", "-MD", "-MF", "-shared")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to mend. `rule` is stable, for scripts; `location` None means the whole project."""
+
+    rule: str
+    location: Location | None
+    what: str
+    hint: str | None = None
+
+
+def check_registry(registry: Registry, kernels_with_cases: Collection[str]) -> tuple[Finding, ...]:
+    """All findings, in the order of the file; `kernels_with_cases` names those that the tests know."""
+    sources = read_sources(registry.root)
+    found = [
+        *_check_names(registry),
+        *_check_entries_have_sources(registry),
+        *_check_sources_have_entries(registry, sources),
+        *_check_cases(registry, kernels_with_cases),
+        *_check_flags_do_something(registry, sources),
+        *_check_axes_do_something(registry, sources),
+        *_check_options(registry),
+        *_check_variant_count(registry),
+    ]
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.location.line if finding.location else 0))
+
+
+RULES: Mapping[str, str] = {
+    "name": "every kernel's name matches the naming pattern",
+    "source": "every entry has its source",
+    "entry": "every source under csrc/ has its entry",
+    "cases": "every kernel has test cases",
+    "unused-flag": "every flag changes something",
+    "unused-axis": "every axis is read by a source",
+    "option": "no option is doubled, contradicted or the build's own",
+    "variants": f"at most {MAX_VARIANTS} variants per arch",
+}
+
+
+def read_sources(root: Path) -> dict[str, str]:
+    """The text of every C++ and CUDA file under csrc/, by its path in the project."""
+    files = sorted(path for path in (root / "csrc").rglob("*") if path.suffix in SOURCE_SUFFIXES and path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in files}
+
+
+def _check_names(registry: Registry) -> Iterator[Finding]:
+    for kernel in registry.kernels.values():
+        if registry.naming is not None and not re.fullmatch(registry.naming, kernel.name):
+            yield Finding(
+                "name",
+                kernel.location,
+                f"kernel '{kernel.name}' does not match the naming pattern",
+                f"naming: '{registry.naming}'",
+            )
+
+
+def _check_entries_have_sources(registry: Registry) -> Iterator[Finding]:
+    for kernel in registry.kernels.values():
+        if not (registry.root / kernel.source).is_file():
+            where = kernel.locations.get("source", kernel.location)
+            yield Finding("source", where, f"kernel '{kernel.name}': no such file '{kernel.source}'")
+
+
+def _check_sources_have_entries(registry: Registry, sources: Mapping[str, str]) -> Iterator[Finding]:
+    entered = {(registry.root / kernel.source).resolve() for kernel in registry.kernels.values()}
+    for source in sources:
+        if source.endswith(".cu") and (registry.root / source).resolve() not in entered:
+            yield Finding("entry", None, f"{source} belongs to no kernel", "add an entry under kernels, or remove it")
+
+
+def _check_cases(registry: Registry, kernels_with_cases: Collection[str]) -> Iterator[Finding]:
+    for kernel in registry.kernels.values():
+        if kernel.name not in kernels_with_cases:
+            yield Finding("cases", kernel.location, f"kernel '{kernel.name}' has no test cases")
+
+
+def _check_flags_do_something(registry: Registry, sources: Mapping[str, str]) -> Iterator[Finding]:
+    for flag in registry.flags.values():
+        if not any(flag.reaches(kernel) for kernel in registry.kernels):
+            yield Finding("unused-flag", flag.location, f"flag '{flag.name}' affects no kernel")
+        elif flag.kind == "define" and flag.define and not _mentions(sources, flag.define):
+            what = f"flag '{flag.name}': no source mentions {flag.define}"
+            yield Finding("unused-flag", flag.location, what, _nearest_macro(sources, flag.define))
+        elif flag.options and "*" not in flag.options and len(set(flag.options.values())) == 1:
+            yield Finding("unused-flag", flag.location, f"flag '{flag.name}': every value gives the same options")
+
+
+def _check_axes_do_something(registry: Registry, sources: Mapping[str, str]) -> Iterator[Finding]:
+    for kernel in registry.kernels.values():
+        for axis in kernel.axes:
+            macro = f"SPARK_{axis.name.upper()}"
+            if not _mentions(sources, macro):
+                what = f"kernel '{kernel.name}': no source mentions {macro} of axis '{axis.name}'"
+                yield Finding("unused-axis", axis.location, what, _nearest_macro(sources, macro))
+
+
+def _check_options(registry: Registry) -> Iterator[Finding]:
+    """Tries every profile on one variant of each kernel, without archs and with each arch that the file names."""
+    for profile in registry.profiles.values():
+        for kernel in registry.kernels.values():
+            yield from _check_options_of(registry, kernel, profile.name)
+
+
+def _check_options_of(registry: Registry, kernel: Kernel, profile: str) -> Iterator[Finding]:
+    variant = span_variants(kernel)[0]
+    for arch in [None, *KNOWN_ARCHS]:
+        resolved = resolve_flags(registry, variant, arch=arch, profile=profile, sets={}, environ={})
+        first: dict[tuple[str, str], tuple[str, Location | None]] = {}
+        for option in resolved.options:
+            name = _option_name(option.token)
+            where = option.location
+            if option.tool != "ptxas" and name in SET_BY_BUILD:
+                yield Finding("option", where, f"{option.tool} option '{option.token}' is set by the build itself")
+            if name is None or name in REPEATABLE:
+                continue
+            token, earlier = first.setdefault((option.tool, name), (option.token, where))
+            if (token, earlier) == (option.token, where):
+                continue
+            how = "is given twice" if token == option.token else f"contradicts '{token}'"
+            yield Finding("option", where, f"{option.tool} option '{option.token}' {how}", f"first in {earlier}")
+
+
+def _option_name(token: str) -> str | None:
+    """What an option sets: `-O3` and `-O2` are both -O, `-DX=1` is -DX, `--fmad=false` is --fmad; None for a value."""
+    if not token.startswith("-"):
+        return None
+    if re.fullmatch(r"-O[0-9sgz]|-Ofast", token):
+        return "-O"
+    for name in REPEATABLE:
+        if token.startswith(name) and (len(name) > 2 or token != name):
+            return name
+    return token.partition("=")[0]
+
+
+def _check_variant_count(registry: Registry) -> Iterator[Finding]:
+    variants = [variant for kernel in registry.kernels.values() for variant in span_variants(kernel)]
+    for arch in KNOWN_ARCHS:
+        count = sum(runs_on(variant, arch) for variant in variants)
+        if count > MAX_VARIANTS:
+            what = f"{count} variants on {arch.name}, more than {MAX_VARIANTS}"
+            yield Finding("variants", None, what, "fewer axis values, a require formula, or a run-time argument")
+            return
+
+
+def _mentions(sources: Mapping[str, str], macro: str) -> bool:
+    return any(map(_word(macro), sources.values()))
+
+
+def _word(macro: str) -> Callable[[str], object]:
+    return re.compile(rf"\b{re.escape(macro)}\b").search
+
+
+def _nearest_macro(sources: Mapping[str, str], macro: str) -> str | None:
+    return nearest(macro, sorted({word for text in sources.values() for word in re.findall(r"\bSPARK_\w+", text)}))

@@ -1,0 +1,76 @@
+"""What there is: kernels, their variants, and which libraries under build/ hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkctl.arch import parse_arch
+from sparkctl.errors import SparkctlError
+from sparkctl.registry import Kernel, Registry, Variant, runs_on, select_variants
+from sparkctl.runtime.manifest import MANIFEST_NAME, Manifest, read_manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """One library's share of a kernel: the variants in it, of those that its arch can run."""
+
+    folder: str
+    backend: str
+    arch: str
+    profile: str
+    flags: dict[str, str]
+    variants: frozenset[str]
+    possible: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEntry:
+    kernel: Kernel
+    variants: tuple[Variant, ...]
+    built: tuple[Built, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    entries: tuple[KernelEntry, ...]
+    unreadable: tuple[str, ...]  # a message for each manifest that could not be read
+
+
+def take_inventory(registry: Registry, patterns: Sequence[str] = ()) -> Inventory:
+    """Kernels that have a variant among the selected, in registry order. UsageError as select_variants."""
+    selected = select_variants(registry, patterns)
+    manifests, unreadable = _read_manifests(registry.root / "build")
+    entries = []
+    for kernel in registry.kernels.values():
+        variants = tuple(variant for variant in selected if variant.kernel.name == kernel.name)
+        if variants:
+            built = [_share(folder, manifest, variants) for folder, manifest in manifests]
+            entries.append(KernelEntry(kernel, variants, tuple(share for share in built if share.variants)))
+    return Inventory(tuple(entries), tuple(unreadable))
+
+
+def _read_manifests(build: Path) -> tuple[list[tuple[str, Manifest]], list[str]]:
+    manifests: list[tuple[str, Manifest]] = []
+    unreadable: list[str] = []
+    for path in sorted(build.glob(f"*/{MANIFEST_NAME}")):
+        try:
+            manifests.append((f"{build.name}/{path.parent.name}", read_manifest(path.parent)))
+        except SparkctlError as error:
+            unreadable.append(error.message)
+    return manifests, unreadable
+
+
+def _share(folder: str, manifest: Manifest, variants: Sequence[Variant]) -> Built:
+    arch = parse_arch(manifest.arch)
+    inside = {variant.name for variant in manifest.variants}
+    return Built(
+        folder=folder,
+        backend=manifest.backend,
+        arch=manifest.arch,
+        profile=manifest.profile,
+        flags=manifest.flags,
+        variants=frozenset(variant.name for variant in variants if variant.name in inside),
+        possible=sum(runs_on(variant, arch) for variant in variants),
+    )
