@@ -38,9 +38,7 @@ class DecodeArm:
             tensor.fill_(float("nan"))
 
 
-def plan_case(
-    library: Library, case: DecodeCase, *, kernel: str, variant: str | None, device_sm_count: int
-) -> DecodeCall:
+def plan_case(library: Library, case: DecodeCase, *, variant: str | None, device_sm_count: int) -> DecodeCall:
     """What the operator would run for this case; UsageError when the library has nothing for it."""
     shape = DecodeShape(
         batch=case.batch,
@@ -55,7 +53,6 @@ def plan_case(
         call = plan_call(
             library,
             shape,
-            kernel=kernel,
             variant=variant,
             num_splits=case.num_splits,
             device_sm_count=device_sm_count,
@@ -64,7 +61,7 @@ def plan_case(
         raise UsageError(f"{case.label}: {error}") from error
     if call is None:
         raise UsageError(
-            f"{case.label}: no variant of {'the decode kernels' if kernel == 'auto' else kernel} accepts it",
+            f"{case.label}: no decode kernel accepts it",
             hint="sparkctl list shows the axes, flags.yaml what each kernel accepts",
         )
     return call

@@ -135,7 +135,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where a run was taken. `clocks` is the range of SM clocks seen while sampling, MHz."""
+    """Where a run was taken, and what was run."""
 
     gpu: str
     arch: str
@@ -146,8 +146,10 @@ class Environment:
     torch: str
     cudnn: str | None
     python: str
+    clocks_missing: str | None  # why no clocks were read
     sparkctl: str
     stamp: Stamp
+    compiler: str
     profile: str
     flags: tuple[tuple[str, str], ...]
     library_digest: str

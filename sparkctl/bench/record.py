@@ -1,0 +1,113 @@
+"""Runs as JSON: the same object on stdout and in benchmarks/results/<gpu>/<name>.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.gpus import match_gpu
+from sparkctl.bench.results import PeerResult, Row, Run, Series
+from sparkctl.errors import UsageError
+
+SCHEMA_VERSION = 1
+RESULTS = Path("benchmarks/results")
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """JSON-ready, without the schema's version. Times in µs, shares as fractions of 1."""
+    environment = asdict(run.environment)
+    environment["flags"] = dict(run.environment.flags)
+    clocks = run.clocks_mhz
+    environment["sm_clock_mhz"] = None if clocks is None else {"low": clocks[0], "high": clocks[1]}
+    spec = match_gpu(run.environment.gpu)
+    environment["peak_tbps"] = None if spec is None else spec.bandwidth_tbps
+    environment["peak_source"] = None if spec is None else spec.source
+    return {
+        "kind": "bench",
+        "started": run.started,
+        "command": run.command,
+        "environment": environment,
+        "rows": [_row_record(row, run) for row in run.rows],
+    }
+
+
+def case_record(case: DecodeCase) -> dict[str, Any]:
+    """The axes of a case, the heads as two numbers."""
+    axes = asdict(case)
+    return {"label": case.label, **axes.pop("heads"), **axes}
+
+
+def _row_record(row: Row, run: Run) -> dict[str, Any]:
+    return {
+        "case": case_record(row.case),
+        "kernel": row.kernel,
+        "variant": row.variant,
+        "num_splits": row.num_splits,
+        "bytes": row.traffic.bytes,
+        "flops": row.traffic.flops,
+        "slots": row.slots,
+        "time": _series_record(row.series),
+        "eager": _series_record(row.eager),
+        "tbps": row.tbps,
+        "ceiling": {
+            "kernel": row.ceiling.kernel,
+            "bytes": row.ceiling.bytes,
+            "tbps": row.ceiling.tbps,
+            "time": _series_record(row.ceiling.series),
+        },
+        "ceiling_share": row.ceiling_share,
+        "peak_share": row.peak_share(match_gpu(run.environment.gpu)),
+        "peers": [_peer_record(row, peer) for peer in row.peers],
+        "error": row.error,
+    }
+
+
+def _peer_record(row: Row, peer: PeerResult) -> dict[str, Any]:
+    return {
+        "name": peer.name,
+        "reason": peer.reason,
+        "speedup": row.speedup(peer),
+        "time": None if peer.series is None else _series_record(peer.series),
+    }
+
+
+def _series_record(series: Series) -> dict[str, Any]:
+    interval = series.interval_us
+    return {
+        "median_us": series.median_us,
+        "low_us": interval.low,
+        "high_us": interval.high,
+        "noise": series.noise,
+        "stop": series.stop,
+        "calls": series.calls,
+        "throttled": series.throttled,
+        "samples_us": [sample.time_us for sample in series.samples],
+        "sm_clocks_mhz": [sample.sm_clock_mhz for sample in series.samples],
+        "throttle": {str(i): list(sample.throttle) for i, sample in enumerate(series.samples) if sample.throttle},
+    }
+
+
+def result_path(name: str, gpu: str, root: Path) -> Path:
+    """`decode` on an H200 -> benchmarks/results/h200/decode.json; a name that ends in .json is a path as it stands."""
+    if name.endswith(".json"):
+        return Path(name)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise UsageError(f"--save {name}: not a name", hint="letters, digits, - and _; or a path that ends in .json")
+    spec = match_gpu(gpu)
+    folder = re.sub(r"[^a-z0-9]+", "-", (spec.name if spec else gpu).lower()).strip("-")
+    return root / RESULTS / folder / f"{name}.json"
+
+
+def save_run(run: Run, name: str, root: Path) -> Path:
+    """Written whole or not at all; the path."""
+    target = result_path(name, run.environment.gpu, root)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.tmp")
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **run_record(run)}, indent=1, ensure_ascii=False)
+    draft.write_text(text + "\n", encoding="utf-8")
+    draft.replace(target)
+    return target

@@ -1,0 +1,210 @@
+"""`sparkctl bench`: time kernels on a device, or print floor times of a GPU that is not here."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sparkctl.cli.options import Json, Kernels, Profile, Sets, Where, cli_context, load_project, parse_where
+from sparkctl.errors import UsageError, WorkFailed
+
+if TYPE_CHECKING:
+    from sparkctl.bench.axes import DecodeCase
+    from sparkctl.workflows.bench import BenchRequest
+
+HELP = """Time decode kernels on a CUDA device against a measured read ceiling and other libraries.
+
+Without KERNEL the operator chooses, as it would in a program. Cold L2, CUDA graph, outputs checked.
+
+\b
+Examples:
+  sparkctl bench --seq 16k                      batch 1 and 8, 32/8 heads, against SDPA
+  sparkctl bench --seq 4k,16k --batch 1,8 --heads 32/8,32/4
+  sparkctl bench attn_decode_split_kv_mma --where stages=1,2,4
+  sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
+  sparkctl bench --seq 16k --estimate H200      floor times, no device needed
+"""
+
+Seq = Annotated[str, typer.Option("--seq", metavar="LIST", help="kv_len; sizes such as 4k,16k.")]
+Batch = Annotated[str, typer.Option("--batch", metavar="LIST", help="Sequences in a call.")]
+HeadsOption = Annotated[str, typer.Option("--heads", metavar="Q/KV", help="Query heads / kv heads; a list too.")]
+HeadDims = Annotated[str, typer.Option("--head-dim", metavar="LIST", help="Elements of a head.")]
+Dtypes = Annotated[str, typer.Option("--dtype", metavar="LIST", help="bf16, fp16.")]
+VariantNames = Annotated[
+    list[str] | None, typer.Option("--variant", metavar="NAME", help="This variant; repeatable.", show_default=False)
+]
+QoLen = Annotated[int, typer.Option("--qo-len", metavar="N", min=1, help="Query positions of each sequence.")]
+Causal = Annotated[bool, typer.Option("--causal", help="Mask to the bottom right; matters from --qo-len 2 on.")]
+NumSplits = Annotated[
+    int | None, typer.Option("--num-splits", metavar="N", min=1, help="Splits along kv; planned if left out.")
+]
+L2 = Annotated[str, typer.Option("--l2", metavar="cold|hot", help="Whether K and V come from DRAM or from L2.")]
+PeerNames = Annotated[str, typer.Option("--peers", metavar="LIST", help="Libraries to compare with: sdpa, or none.")]
+Budget = Annotated[
+    float, typer.Option("--budget", metavar="SECONDS", min=0, help="Sampling time for a row, if it is not precise.")
+]
+EstimateOption = Annotated[
+    str | None, typer.Option("--estimate", metavar="GPU", help="Print floor times for a named GPU and stop.")
+]
+Save = Annotated[
+    str | None, typer.Option("--save", metavar="NAME", help="Keep the run in benchmarks/results/<gpu>/NAME.json.")
+]
+Csv = Annotated[bool, typer.Option("--csv", help="One line per row on stdout.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="A table for a pull request on stdout.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("bench", help=HELP)(bench)
+
+
+def bench(
+    ctx: typer.Context,
+    kernels: Kernels = None,
+    seq: Seq = "4k,16k",
+    batch: Batch = "1,8",
+    heads: HeadsOption = "32/8",
+    head_dim: HeadDims = "128",
+    dtype: Dtypes = "bf16",
+    qo_len: QoLen = 1,
+    causal: Causal = False,
+    num_splits: NumSplits = None,
+    l2: L2 = "cold",
+    variant: VariantNames = None,
+    where: Where = None,
+    peers: PeerNames = "sdpa",
+    budget: Budget = 3.0,
+    profile: Profile = "release",
+    set_: Sets = None,
+    estimate: EstimateOption = None,
+    save: Save = None,
+    json: Json = False,
+    csv: Csv = False,
+    markdown: Markdown = False,
+) -> None:
+    if json + csv + markdown > 1:
+        raise UsageError("--json, --csv and --markdown exclude each other", hint="choose one")
+    cases = _cases(seq, batch, heads, head_dim, dtype, qo_len, causal, num_splits, l2)
+    if estimate is not None:
+        _show_estimates(ctx, cases, estimate, json=json, other=csv or markdown)
+        return
+    from sparkctl.registry import parse_sets
+    from sparkctl.workflows.bench import BenchRequest
+
+    axes = parse_where(where)
+    for axis in ("head_dim", "dtype"):
+        if axis in axes:
+            raise UsageError(f"--where {axis}=…: the cases decide it", hint=f"use --{axis.replace('_', '-')}")
+    patterns = (*(kernels or ()), *(variant or ()))
+    words = [*patterns, "--seq", seq, "--batch", batch, "--heads", heads, "--head-dim", head_dim, "--dtype", dtype]
+    words += ["--qo-len", str(qo_len)] if qo_len != 1 else []
+    words += ["--causal"] if causal else []
+    words += ["--num-splits", str(num_splits)] if num_splits is not None else []
+    words += ["--l2", l2, "--peers", peers, "--budget", f"{budget:g}", "--profile", profile]
+    words += [word for name, values in axes.items() for word in ("--where", f"{name}={','.join(values)}")]
+    words += [word for item in set_ or () for word in ("--set", item)]
+    registry = load_project(cli_context(ctx))
+    request = BenchRequest(
+        cases=cases,
+        patterns=patterns,
+        where=axes,
+        peers=_peers(peers),
+        budget_s=budget,
+        profile=profile,
+        sets=parse_sets(registry, set_ or ()),
+        command=shlex.join(["sparkctl", "bench", *words]),
+    )
+    _measure_and_show(ctx, request, save=save, json=json, csv=csv, markdown=markdown)
+
+
+def _cases(
+    seq: str,
+    batch: str,
+    heads: str,
+    head_dim: str,
+    dtype: str,
+    qo_len: int,
+    causal: bool,
+    num_splits: int | None,
+    l2: str,
+) -> tuple[DecodeCase, ...]:
+    from sparkctl.bench.axes import DTYPES, L2_MODES, parse_heads, parse_list, parse_size, span_cases
+    from sparkctl.registry.suggest import did_you_mean
+
+    def one_of(known: tuple[str, ...], option: str, text: str) -> str:
+        if text not in known:
+            raise UsageError(f"{option}: unknown value '{text}'", hint=did_you_mean(text, known))
+        return text
+
+    def positive(text: str) -> int:
+        if (number := parse_size(text)) < 1:
+            raise UsageError(f"'{text}' is less than 1")
+        return number
+
+    return span_cases(
+        seqs=parse_list(seq, parse_size, option="--seq"),
+        batches=parse_list(batch, positive, option="--batch"),
+        heads=parse_list(heads, parse_heads, option="--heads"),
+        head_dims=parse_list(head_dim, positive, option="--head-dim"),
+        dtypes=parse_list(dtype, lambda text: one_of(DTYPES, "--dtype", text.strip()), option="--dtype"),
+        qo_len=qo_len,
+        causal=causal,
+        num_splits=num_splits,
+        l2="hot" if one_of(L2_MODES, "--l2", l2) == "hot" else "cold",
+    )
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    from sparkctl.bench.axes import parse_list
+    from sparkctl.bench.peers import check_peers
+
+    return () if text.strip() == "none" else check_peers(parse_list(text, str.strip, option="--peers"))
+
+
+def _show_estimates(ctx: typer.Context, cases: tuple[DecodeCase, ...], name: str, *, json: bool, other: bool) -> None:
+    from sparkctl.bench.estimate import estimate_decode
+    from sparkctl.bench.gpus import find_gpu
+    from sparkctl.render.console import print_json, stdout_console
+    from sparkctl.render.estimate import estimate_record, print_estimates
+
+    if other:
+        raise UsageError("--estimate prints a table or --json")
+    gpu = find_gpu(name)
+    estimates = [estimate_decode(case, gpu) for case in cases]
+    if json:
+        print_json(estimate_record(estimates))
+    else:
+        print_estimates(stdout_console(cli_context(ctx)), estimates)
+
+
+def _measure_and_show(
+    ctx: typer.Context, request: BenchRequest, *, save: str | None, json: bool, csv: bool, markdown: bool
+) -> None:
+    from sparkctl.bench.record import result_path, run_record
+    from sparkctl.render.bench import print_run, run_csv, run_markdown
+    from sparkctl.render.console import print_json, stderr_console, stdout_console
+    from sparkctl.workflows.bench import find_faults, keep_run, run_bench
+
+    cli = cli_context(ctx)
+    registry = load_project(cli)
+    if save is not None:
+        result_path(save, "any", registry.root)  # a bad name must not cost a run
+    stderr = stderr_console(cli)
+    quiet = cli.verbosity < 0
+    run = run_bench(registry, request, say=lambda text: None if quiet else stderr.print(text))
+    if json:
+        print_json(run_record(run))
+    elif csv:
+        print(run_csv(run))
+    elif markdown:
+        print(run_markdown(run))
+    else:
+        print_run(stdout_console(cli), run)
+    faults = find_faults(run)
+    if faults:
+        raise WorkFailed("\n".join(faults), hint="the rows above are not results" + (", not saved" if save else ""))
+    if save is not None and not quiet:
+        stderr.print(f"saved to {keep_run(run, save, registry.root)}")
+    elif save is not None:
+        keep_run(run, save, registry.root)

@@ -1,0 +1,259 @@
+"""Benchmark rows as a table, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.bench.axes import DecodeCase, format_size
+from sparkctl.bench.gpus import match_gpu
+from sparkctl.bench.results import Row, Run, Stamp
+from sparkctl.bench.statistics import StopRule
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDE = 110  # columns from which the peers' own times and the ceiling have room
+NOTHING = "–"
+
+
+def print_run(console: Console, run: Run) -> None:
+    """The rows, what is odd about them, then where and how they were measured."""
+    from rich.table import Table
+
+    console.print(heading(run.rows), style="bold")
+    console.print(aligned_table(run_cells(run, wide=console.width >= WIDE)))
+    console.print()
+    for note in row_notes(run.rows):
+        console.print(note)
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    for label, text in (*environment_lines(run), ("repeat", run.command)):
+        facts.add_row(label, text)
+    console.print(facts)
+
+
+def aligned_table(cells: Sequence[Sequence[str]], left: Sequence[str] = ("variant", "case")) -> Table:
+    """The first line is the header; columns not in `left` are numbers."""
+    from rich.table import Table
+
+    header, *lines = cells
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in header:
+        table.add_column(title, justify="left" if title in left else "right", vertical="bottom", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def heading(rows: Sequence[Row]) -> str:
+    """What all rows have in common."""
+    cases = [row.case for row in rows]
+    case, varying = cases[0], varying_axes(cases)
+    parts = [".".join(common_tokens(rows))] if common_tokens(rows) else []
+    parts += [f"{case.heads} heads"] if "heads" not in varying else []
+    parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 and "qo_len" not in varying else []
+    parts += ["causal"] if case.causal else []
+    return ", ".join([*parts, f"{case.l2} L2; case: batch × kv_len"])
+
+
+def common_tokens(rows: Sequence[Row]) -> list[str]:
+    """The parts that the names of all variants share: kernel, dtype, head_dim …"""
+    names = [row.variant.split(".") for row in rows]
+    return [token for token in names[0] if all(token in name for name in names)]
+
+
+def run_cells(run: Run, *, wide: bool) -> list[list[str]]:
+    """The header, its words on lines of their own, and one line of text per row."""
+    rows = run.rows
+    columns = _run_columns(run, wide=wide)
+    if len({row.variant for row in rows}) > 1:
+        shared = common_tokens(rows)
+        names = [".".join(token for token in row.variant.split(".") if token not in shared) for row in rows]
+        columns = [("variant", [name or "default" for name in names]), *columns]
+    return [[title for title, _ in columns], *(list(line) for line in zip(*(c for _, c in columns), strict=True))]
+
+
+def _run_columns(run: Run, *, wide: bool) -> list[tuple[str, list[str]]]:
+    rows, gpu = run.rows, match_gpu(run.environment.gpu)
+    varying = varying_axes([row.case for row in rows])
+    columns = [
+        ("case", [case_text(row.case, varying) + (" !" if row.series.throttled else "") for row in rows]),
+        ("time\nµs", [format_us(row.series.median_us) for row in rows]),
+        ("noise\n%", [f"{row.series.noise * 100:.1f}" for row in rows]),
+        ("TB/s", [f"{row.tbps:.2f}" for row in rows]),
+        ("% of\nceiling", [f"{row.ceiling_share * 100:.0f}" for row in rows]),
+        ("% of\npeak", [_percent(row.peak_share(gpu)) for row in rows]),
+        ("splits", [str(row.num_splits) for row in rows]),
+        ("eager\nµs", [format_us(row.eager.median_us) for row in rows]),
+    ]
+    if wide:
+        columns.insert(6, ("ceiling\nTB/s", [f"{row.ceiling.tbps:.2f}" for row in rows]))
+        columns.insert(3, ("samples", [str(len(row.series.samples)) for row in rows]))
+    for index, peer in enumerate(rows[0].peers):
+        peers = [row.peers[index] for row in rows]
+        times = [NOTHING if p.series is None else format_us(p.series.median_us) for p in peers]
+        ratios = [_ratio(row.speedup(p)) for row, p in zip(rows, peers, strict=True)]
+        title = peer.name.replace(" ", "\n")
+        columns += [(f"{title} µs", times), (f"{title} ×", ratios)] if wide else [(title, ratios)]
+    return columns
+
+
+def _percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{share * 100:.0f}"
+
+
+def _ratio(speedup: float | None) -> str:
+    return NOTHING if speedup is None else f"{speedup:.2f}×"
+
+
+def varying_axes(cases: Sequence[DecodeCase]) -> tuple[str, ...]:
+    """Axes, besides batch and kv_len, on which the cases differ."""
+    return tuple(axis for axis in ("heads", "qo_len") if len({getattr(case, axis) for case in cases}) > 1)
+
+
+def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
+    """`8 × 16k`, with what varies behind it."""
+    parts = [f"{case.batch} × {format_size(case.kv_len)}"]
+    parts += [str(case.heads)] if "heads" in varying else []
+    parts += [f"qo_len {case.qo_len}"] if "qo_len" in varying else []
+    return ", ".join(parts)
+
+
+def row_notes(rows: Sequence[Row]) -> list[str]:
+    """How the ratios are meant, and what a reader must know to trust or doubt a row."""
+    notes: list[str] = []
+    if any(peer.series for row in rows for peer in row.peers):
+        notes.append("× is the peer's time over ours: above 1 ours is faster.")
+    for row in rows:
+        notes += _sampling_notes(row)
+    absent: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for peer in row.peers:
+            if peer.series is None:
+                absent.setdefault((peer.name, peer.reason or "no reason given"), []).append(row.case.label)
+    for (name, reason), labels in absent.items():
+        where = "" if len(labels) == len(rows) else " on " + "; ".join(dict.fromkeys(labels))
+        notes.append(f"{name} did not run{where}: {reason}")
+    return notes
+
+
+def _sampling_notes(row: Row) -> list[str]:
+    series, label, notes = row.series, row.case.label, []
+    if series.all_throttled:
+        notes.append(f"! {label}: every sample was throttled ({_reasons(row)}); the numbers are those.")
+    elif series.throttled:
+        taken = len(series.samples)
+        notes.append(f"! {label}: {series.throttled} of {taken} samples throttled ({_reasons(row)}), left out.")
+    if series.stop != "precise":
+        interval = series.interval_us
+        width = (interval.high - interval.low) / series.median_us
+        what = "the budget" if series.stop == "budget" else "the number of samples"
+        notes.append(
+            f"{label}: stopped by {what} after {len(series.samples)} samples; the median's 95 % interval is "
+            f"{width:.1%} wide, wanted {StopRule().relative_width:.1%}."
+        )
+    return notes
+
+
+def _reasons(row: Row) -> str:
+    return ", ".join(dict.fromkeys(reason for sample in row.series.samples for reason in sample.throttle))
+
+
+def environment_lines(run: Run) -> list[tuple[str, str]]:
+    """Device, software, revision: each with its label."""
+    env, clocks = run.environment, run.clocks_mhz
+    if clocks is None:
+        clock_text = env.clocks_missing or "clocks not read"
+    else:
+        clock_text = "SM at " + "–".join(str(clock) for clock in dict.fromkeys(clocks)) + " MHz"
+    spec = match_gpu(env.gpu)
+    peak = "peak unknown" if spec is None else f"peak {spec.bandwidth_tbps:g} TB/s ({spec.source})"
+    flags = "".join(f", {name}={value}" for name, value in env.flags)
+    return [
+        ("device", f"{env.gpu}, {env.arch}, {env.sm_count} SMs, {env.l2_bytes / 2**20:g} MiB L2, {peak}, {clock_text}"),
+        (
+            "software",
+            f"driver {env.driver or 'unknown'}, CUDA {env.cuda or 'unknown'}, torch {env.torch}, "
+            f"cuDNN {env.cudnn or 'none'}, {env.compiler}",
+        ),
+        ("revision", f"sparkctl {env.sparkctl}, {stamp_text(env.stamp)}, profile {env.profile}{flags}"),
+    ]
+
+
+def stamp_text(stamp: Stamp) -> str:
+    """`commit 0123456789ab, dirty`."""
+    if stamp.commit is None:
+        return "no commit known"
+    state = {True: ", dirty", False: "", None: ", unknown whether dirty"}[stamp.dirty]
+    return f"commit {stamp.commit}{state}"
+
+
+def format_us(time_us: float) -> str:
+    """Four significant digits or so: 18.34, 120.4, 1234."""
+    return f"{time_us:.2f}" if time_us < 100 else f"{time_us:.1f}" if time_us < 1000 else f"{time_us:.0f}"
+
+
+def run_markdown(run: Run) -> str:
+    """For a pull request."""
+    facts = [*row_notes(run.rows), *(f"{label}: {text}" for label, text in environment_lines(run))]
+    facts.append(f"repeat: `{run.command}`")
+    return "\n".join(
+        [heading(run.rows), "", *_markdown_table(run_cells(run, wide=True)), "", *(f"- {f}" for f in facts)]
+    )
+
+
+def _markdown_table(cells: Sequence[Sequence[str]]) -> list[str]:
+    header, *lines = ([" ".join(cell.split("\n")) for cell in line] for line in cells)
+    ruler = ["---" if title in ("variant", "case") else "---:" for title in header]
+    return ["| " + " | ".join(line) + " |" for line in (header, ruler, *lines)]
+
+
+CSV_CASE = ("batch", "kv_len", "num_qo_heads", "num_kv_heads", "head_dim", "dtype", "qo_len", "causal", "l2")
+CSV_TIME = ("time_us", "low_us", "high_us", "noise", "samples", "stop", "throttled", "eager_us")
+CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share")
+CSV_FIELDS = ("variant", *CSV_CASE, "num_splits", *CSV_TIME, *CSV_RATES)
+
+
+def run_csv(run: Run) -> str:
+    """One line per row; shares are fractions of 1, an empty field is a number that does not exist."""
+    peers = list(dict.fromkeys(peer.name for row in run.rows for peer in row.peers))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*CSV_FIELDS, *(f"{name} us" for name in peers)])
+    for row in run.rows:
+        times = {peer.name: peer.series.median_us for peer in row.peers if peer.series is not None}
+        writer.writerow([*_csv_values(row, run), *(times.get(name, "") for name in peers)])
+    return text.getvalue().rstrip("\n")
+
+
+def _csv_values(row: Row, run: Run) -> list[Any]:
+    case, series, interval = row.case, row.series, row.series.interval_us
+    peak = row.peak_share(match_gpu(run.environment.gpu))
+    return [
+        row.variant,
+        case.batch,
+        case.kv_len,
+        case.heads.num_qo_heads,
+        case.heads.num_kv_heads,
+        case.head_dim,
+        case.dtype,
+        case.qo_len,
+        int(case.causal),
+        case.l2,
+        row.num_splits,
+        series.median_us,
+        interval.low,
+        interval.high,
+        series.noise,
+        len(series.samples),
+        series.stop,
+        series.throttled,
+        row.eager.median_us,
+        row.tbps,
+        row.ceiling.tbps,
+        row.ceiling_share,
+        "" if peak is None else peak,
+    ]
