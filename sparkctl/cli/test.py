@@ -105,6 +105,7 @@ def test(
 
     from sparkctl.arch import parse_arch
     from sparkctl.registry import parse_sets
+    from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
     from sparkctl.render.test import SuiteProgress, report_json, show_report
     from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
@@ -129,7 +130,14 @@ def test(
         junit=Path(junit) if junit else None,
     )
     plan = plan_suite(registry, options)
-    report = run_suite(registry, plan, options, watcher=SuiteProgress(stderr_console(cli)))
+    console = stderr_console(cli)
+    report = run_suite(
+        registry,
+        plan,
+        options,
+        watcher=SuiteProgress(console),
+        progress=ConsoleProgress(console, quiet=cli.verbosity < 0),
+    )
     if json:
         print_json(report_json(report))
     else:
