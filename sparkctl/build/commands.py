@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sparkctl.arch import Arch
+from sparkctl.build.paths import Paths
 from sparkctl.errors import UsageError
 from sparkctl.registry.model import ResolvedFlags
 from sparkctl.toolchain import Toolchain
@@ -16,15 +16,15 @@ HOST_OPTIONS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique")
 
 
 def cuda_command(
-    toolchain: Toolchain, flags: ResolvedFlags, *, arch: Arch, root: Path, source: str, output: str
+    toolchain: Toolchain, flags: ResolvedFlags, *, arch: Arch, paths: Paths, source: str, output: str
 ) -> tuple[str, ...]:
     """nvcc for one variant."""
     ptxas = (f"-Xptxas={','.join(flags.ptxas)}",) if flags.ptxas else ()
     host = toolchain.require_host()
-    return checked(
+    return _safe_for_nvcc(
         (
-            nvcc_program(toolchain, root),
-            *((f"-ccbin={path_text(host.path, root)}",) if host.source == "CXX" else ()),
+            nvcc_program(toolchain, paths),
+            *((f"-ccbin={paths.text(host.path)}",) if host.source == "CXX" else ()),
             *("-x", "cu", "-c", source, "-o", output),
             *("-I", "csrc"),
             "-std=c++17",
@@ -41,7 +41,7 @@ def cuda_command(
 def host_command(
     toolchain: Toolchain,
     *,
-    root: Path,
+    paths: Paths,
     source: str,
     output: str,
     options: Iterable[str],
@@ -51,14 +51,14 @@ def host_command(
 ) -> tuple[str, ...]:
     """g++ for a variant of the emulator, a binding or a part of the emulator."""
     folders = [word for folder in includes for word in ("-I", folder)]
-    folders += [word for folder in system_includes for word in ("-isystem", path_text(folder, root))]
+    folders += [word for folder in system_includes for word in ("-isystem", paths.text(folder))]
     return checked(
         (
-            path_text(toolchain.require_host().path, root),
+            paths.text(toolchain.require_host().path),
             *("-x", "c++", "-c", source, "-o", output),
             *folders,
             *HOST_OPTIONS,
-            f"-ffile-prefix-map={root}=.",
+            f"-ffile-prefix-map={paths.root}=.",
             *options,
             *define_options(defines),
             *("-MD", "-MF", f"{output}.d"),
@@ -66,36 +66,36 @@ def host_command(
     )
 
 
-def link_command(toolchain: Toolchain, *, root: Path, cuda: bool, tvm_library: Path | None) -> tuple[str, ...]:
+def link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool, tvm_library: Path | None) -> tuple[str, ...]:
     """g++ for the library; `{out}` and `{objects}` are filled in by the ninja text."""
-    words = [path_text(toolchain.require_host().path, root), "-shared", "-o", "{out}", "@{objects}"]
+    words = [paths.text(toolchain.require_host().path), "-shared", "-o", "{out}", "@{objects}"]
     words += ["-Wl,--exclude-libs,ALL", "-Wl,-z,defs"] if tvm_library else ["-Wl,--exclude-libs,ALL"]
     if tvm_library:
-        words += [path_text(tvm_library, root)]
+        words += [paths.text(tvm_library)]
     if cuda:
-        words += [f"-L{path_text(folder, root)}" for folder in toolchain.require_nvcc().library_dirs]
+        words += [f"-L{paths.text(folder)}" for folder in toolchain.require_nvcc().library_dirs]
         words += ["-lcudart_static"]
     return checked((*words, "-ldl", "-lpthread", "-lrt"))
 
 
-def nvcc_program(toolchain: Toolchain, root: Path) -> str:
+def nvcc_program(toolchain: Toolchain, paths: Paths) -> str:
     """nvcc by its real path, so that a symlink to the same toolkit is the same command; a script by its own."""
     nvcc = toolchain.require_nvcc()
     real = nvcc.path.resolve()
-    return path_text(real if real == nvcc.root / "bin" / "nvcc" else nvcc.path, root)
-
-
-def path_text(path: Path, root: Path) -> str:
-    """Relative to `root` if it lies inside: clones in different folders then have equal commands."""
-    try:
-        return str(path.relative_to(root))
-    except ValueError:
-        return str(path)
+    return paths.text(real if real == nvcc.root / "bin" / "nvcc" else nvcc.path)
 
 
 def define_options(defines: Mapping[str, str]) -> tuple[str, ...]:
     """`-DNAME=value`."""
     return tuple(f"-D{name}={value}" for name, value in defines.items())
+
+
+def _safe_for_nvcc(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """nvcc runs its own stages through a shell, in double quotes: there `$(…)` and backticks would be run."""
+    for word in argv:
+        if "$" in word or "`" in word:
+            raise UsageError(f"nvcc would hand {word!r} to a shell", hint="leave out '$' and '`'")
+    return checked(argv)
 
 
 def checked(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,8 +104,3 @@ def checked(argv: tuple[str, ...]) -> tuple[str, ...]:
         if "\n" in word or "\r" in word or "\0" in word:
             raise UsageError(f"a line break or NUL in a compiler option: {word!r}")
     return argv
-
-
-def shell_text(argv: Iterable[str]) -> str:
-    """Every word quoted for /bin/sh."""
-    return shlex.join(argv)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparkctl.arch import Arch
-from sparkctl.build.model import BuildResult, PlanResult
+from sparkctl.build.model import BuildResult, EdgeResult, PlanResult
 from sparkctl.build.plan import plan_build
 from sparkctl.build.progress import Progress
 from sparkctl.build.runner import run_build
@@ -63,8 +64,17 @@ def raise_failures(result: BuildResult) -> None:
     broken = [(plan, edge) for plan in result.plans for edge in plan.failed]
     if not broken:
         return
-    parts = [f"{edge.name} ({plan.label}) failed\n{(edge.output or '').rstrip()}" for plan, edge in broken]
+    parts = [_describe(plan, edge) for plan, edge in broken]
     raise WorkFailed("\n\n".join(parts), hint=_hint(broken[0][0]))
+
+
+def _describe(plan: PlanResult, edge: EdgeResult) -> str:
+    code = edge.exit_code or 1
+    how = f"killed by signal {code - 128}" if code > 128 else f"exit code {code}"
+    if code == 128 + signal.SIGKILL:
+        how += " (out of memory?)"
+    lines = [f"{edge.name} failed ({plan.label}), {how}", edge.command or "", (edge.output or "").rstrip()]
+    return "\n".join(line for line in lines if line)
 
 
 def _hint(plan: PlanResult) -> str:

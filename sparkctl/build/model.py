@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from sparkctl.arch import Arch
+from sparkctl.build.paths import Paths
 from sparkctl.registry.model import Registry, Variant
 from sparkctl.runtime.manifest import Backend
 from sparkctl.toolchain import Toolchain
@@ -59,6 +60,7 @@ class BuildPlan:
     spare: Mapping[str, Edge]  # every other variant of this arch by name: linked if it is built and still valid
     library: str
     link_argv: tuple[str, ...]  # `{out}` and `{objects}` stand for the output and its response file
+    paths: Paths
     compiler: str  # for people
     compiler_identity: str
 
@@ -81,7 +83,10 @@ class BuildPlan:
 
 @dataclass(frozen=True, slots=True)
 class EdgeResult:
-    """What happened to one edge. Times in seconds of wall clock, memory in bytes of resident set."""
+    """What happened to one edge. Times in seconds of wall clock, memory in bytes of resident set.
+
+    The exit code of a failed edge is the shell's: above 128 a signal killed the compiler.
+    """
 
     name: str
     status: Status
@@ -89,8 +94,9 @@ class EdgeResult:
     saved_s: float | None = None  # by the cache: the last real compile less this hit
     peak_bytes: int | None = None
     reason: str | None = None  # why it ran
-    command: str | None = None
-    output: str | None = None  # of a failed edge
+    command: str | None = None  # of a failed edge, as its output and exit code
+    output: str | None = None
+    exit_code: int | None = None
     is_variant: bool = True
 
 

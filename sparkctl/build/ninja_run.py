@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkctl.build.sampler import MemorySampler
-from sparkctl.errors import MissingTool
+from sparkctl.toolchain import run_tool, start_tool
 
 STATUS_MARK = "@sparkctl@ "
 GRACE_S = 5.0
-_PR_SET_PDEATHSIG = 1
-_STATUS = re.compile(re.escape(STATUS_MARK) + r"(\d+) (\d+) (.*)")
+_STATUS = re.compile(re.escape(STATUS_MARK) + "(.*)")
 
 
 @dataclass(slots=True)
@@ -27,7 +25,7 @@ class NinjaRun:
 
     returncode: int = 0
     finished: dict[str, bool] = field(default_factory=dict)  # edge name -> whether it went well
-    failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # edge name -> command, output
+    failures: dict[str, tuple[int, str]] = field(default_factory=dict)  # edge name -> exit code, output
     messages: list[str] = field(default_factory=list)  # ninja's own, and what edges that went well printed
     peaks: dict[str, int] = field(default_factory=dict)  # edge name -> bytes
 
@@ -39,18 +37,19 @@ def run_ninja(
     cwd: Path,
     environ: Mapping[str, str],
     jobs: int,
+    run: NinjaRun,
     lock_fd: int | None = None,
-    on_edge: Callable[[str, bool, int, int], None] = lambda *_: None,
-) -> NinjaRun:
-    """Build the file's default target, going on past failures. `on_edge`: name, went well, done, total.
+    on_edge: Callable[[str, bool], None] = lambda *_: None,
+) -> None:
+    """Build the file's default target, going on past failures, and fill in `run`. `on_edge`: name, went well.
 
-    On KeyboardInterrupt ninja is stopped, with the outputs it was writing removed, before the exception goes on.
+    On KeyboardInterrupt ninja is stopped, with the outputs it was writing removed, before the exception goes on;
+    `run` then holds what had finished.
     """
-    run = NinjaRun()
     argv = [str(ninja), "-f", file, "-j", str(jobs), "-k", "0"]
-    env = {**environ, "NINJA_STATUS": f"{STATUS_MARK}%f %t ", "TERM": "dumb"}
+    env = {**environ, "NINJA_STATUS": STATUS_MARK, "TERM": "dumb"}
     env.pop("MAKEFLAGS", None)
-    process = _start(argv, cwd, env, lock_fd)
+    process = start_tool(argv, cwd=cwd, env=env, keep_fds=() if lock_fd is None else (lock_fd,))
     assert process.stdout is not None
     parser = _Parser(run, on_edge)
     try:
@@ -63,15 +62,12 @@ def run_ninja(
         _stop(process)
         raise
     run.peaks = sampler.peaks
-    return run
 
 
 def read_dependencies(ninja: Path, file: str, *, cwd: Path) -> dict[str, tuple[str, ...]]:
     """Output -> the files that it was made from, as ninja keeps them."""
-    done = subprocess.run(
-        [str(ninja), "-f", file, "-t", "deps"], cwd=cwd, capture_output=True, text=True, errors="replace", check=False
-    )
-    return parse_dependencies(done.stdout.splitlines())
+    listing = run_tool([ninja, "-f", file, "-t", "deps"], cwd=cwd, check=False)
+    return parse_dependencies(listing.stdout.splitlines())
 
 
 def parse_dependencies(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -102,16 +98,16 @@ def read_times(log: Path) -> dict[str, float]:
 class _Parser:
     """ninja prints a status line when an edge ends, then `FAILED:`, the command and the output where it broke."""
 
-    def __init__(self, run: NinjaRun, on_edge: Callable[[str, bool, int, int], None]) -> None:
+    def __init__(self, run: NinjaRun, on_edge: Callable[[str, bool], None]) -> None:
         self._run = run
         self._on_edge = on_edge
-        self._status: tuple[str, int, int] | None = None
+        self._edge: str | None = None
         self._lines: list[str] = []
 
     def take(self, line: str) -> None:
         if match := _STATUS.fullmatch(line):
             self.end()
-            self._status = (match[3], int(match[1]), int(match[2]))
+            self._edge = match[1]
         elif line.startswith("ninja: "):
             self.end()
             self._run.messages.append(line.removeprefix("ninja: "))
@@ -121,45 +117,18 @@ class _Parser:
     def end(self) -> None:
         """The edge whose lines were gathered is complete."""
         lines, self._lines = self._lines, []
-        if self._status is None:
+        if self._edge is None:
             self._run.messages += lines
             return
-        (name, done, total), self._status = self._status, None
+        name, self._edge = self._edge, None
         well = not (lines and lines[0].startswith("FAILED: "))
         if not well:
-            command = lines[1] if len(lines) > 1 else ""
-            self._run.failures[name] = (command, "\n".join(lines[2:]))
+            code = re.search(r"\[code=(\d+)\]", lines[0])
+            self._run.failures[name] = (int(code[1]) if code else 1, "\n".join(lines[2:]))
         else:
             self._run.messages += lines
         self._run.finished[name] = well
-        self._on_edge(name, well, done, total)
-
-
-def _start(argv: Sequence[str], cwd: Path, env: Mapping[str, str], lock_fd: int | None) -> subprocess.Popen[str]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def die_with_parent() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    try:
-        return subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            process_group=0,
-            pass_fds=() if lock_fd is None else (lock_fd,),
-            preexec_fn=die_with_parent,
-        )
-    except OSError as error:
-        raise MissingTool(f"cannot run {argv[0]}: {error.strerror}", hint="pip install ninja") from error
+        self._on_edge(name, well)
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -62,6 +62,8 @@ def compile_shell(edge: Edge, salt: str) -> str:
     if edge.log is None:
         return f"{command} && {tidy} || {{ rc=$?; rm -f {out}; exit $rc; }}"
     log = shlex.quote(edge.log)
+    if any(word.startswith(("-Xptxas=-v", "-Xptxas=--verbose")) for word in edge.argv):
+        tidy += f" && {{ test -s {log} || {{ echo 'the ptxas log is empty: is the disk full?' >&2; false; }}; }}"
     return f"{command} 2> {log} && {tidy} || {{ rc=$?; cat {log} >&2; rm -f {log} {out}; exit $rc; }}"
 
 

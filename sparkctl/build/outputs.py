@@ -44,11 +44,11 @@ def save_manifest(plan: BuildPlan, edges: Iterable[Edge], digest: str) -> None:
     )
 
 
-def save_compile_commands(plan: BuildPlan, edges: Iterable[Edge]) -> None:
-    """For clangd: one entry per edge of the last build, in the build root."""
+def save_compile_commands(plan: BuildPlan) -> None:
+    """For clangd: one entry per edge that the last build knew, selected or not, in the build root."""
     entries = [
         {"directory": str(plan.root), "file": edge.source, "output": edge.output, "arguments": list(edge.argv)}
-        for edge in sorted(edges, key=lambda edge: edge.name)
+        for edge in sorted((*plan.edges, *plan.spare.values()), key=lambda edge: edge.name)
     ]
     write_text(plan.build_root / COMPILE_COMMANDS, json.dumps(entries, indent=1) + "\n")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from pathlib import Path
 
 import sparkctl
 from sparkctl.arch import Arch
-from sparkctl.build.commands import cuda_command, host_command, link_command, path_text
+from sparkctl.build.commands import cuda_command, host_command, link_command
 from sparkctl.build.model import BuildPlan, Edge
+from sparkctl.build.paths import Paths, path_text, plan_paths, tvm_folder, tvm_include_dirs
 from sparkctl.errors import UsageError
 from sparkctl.registry import resolve_flags, runs_on, span_variants
 from sparkctl.registry.model import Registry, Variant
@@ -22,6 +22,11 @@ from sparkctl.runtime.manifest import Backend
 from sparkctl.toolchain import Toolchain, user_cache_folder
 
 LIBRARY_NAME = "libsparkctl.so"
+# Read by the compilers themselves: a change of one is a change of compiler.
+COMPILER_VARIABLES = (
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class _Setting:
     sets: Mapping[str, str]
     toolchain: Toolchain
     environ: Mapping[str, str]
+    paths: Paths
     objects: str  # folder, as commands name it
 
 
@@ -70,6 +76,7 @@ def plan_build(
         sets=sets or {},
         toolchain=toolchain,
         environ=environ,
+        paths=plan_paths(toolchain, root=registry.root, build_root=build_root),
         objects=path_text(folder / "obj", registry.root),
     )
     everything = [v for kernel in registry.kernels.values() for v in span_variants(kernel) if runs_on(v, arch)]
@@ -93,12 +100,13 @@ def plan_build(
         library=path_text(folder / LIBRARY_NAME, registry.root),
         link_argv=link_command(
             toolchain,
-            root=registry.root,
+            paths=setting.paths,
             cuda=backend == "cuda",
-            tvm_library=_tvm_library() if binding else None,
+            tvm_library=tvm_folder() / "lib" / "libtvm_ffi.so" if binding else None,
         ),
+        paths=setting.paths,
         compiler=_compiler_text(toolchain, backend),
-        compiler_identity=_compiler_identity(toolchain, backend),
+        compiler_identity=_compiler_identity(toolchain, backend, environ),
     )
 
 
@@ -120,13 +128,6 @@ def default_build_root(registry: Registry, environ: Mapping[str, str]) -> Path:
     return user_cache_folder(environ) / "builds" / digest
 
 
-def tvm_include_dirs() -> tuple[Path, ...]:
-    """tvm-ffi's headers, found without importing it."""
-    folder = _tvm_folder()
-    candidates = (folder / "include", folder / "3rdparty" / "dlpack" / "include")
-    return tuple(candidate for candidate in candidates if candidate.is_dir())
-
-
 def _variant_edge(setting: _Setting, variant: Variant) -> Edge:
     flags = resolve_flags(
         setting.registry,
@@ -138,9 +139,10 @@ def _variant_edge(setting: _Setting, variant: Variant) -> Edge:
     )
     source = variant.kernel.source
     output = f"{setting.objects}/{variant.name}.o"
-    root = setting.registry.root
     if setting.backend == "cuda":
-        argv = cuda_command(setting.toolchain, flags, arch=setting.arch, root=root, source=source, output=output)
+        argv = cuda_command(
+            setting.toolchain, flags, arch=setting.arch, paths=setting.paths, source=source, output=output
+        )
         return Edge(variant.name, variant, source, output, f"{setting.objects}/{variant.name}.ptxas", argv)
     argv = _host_argv(setting, source, output, flags.host, flags.defines, ())
     return Edge(variant.name, variant, source, output, None, argv)
@@ -187,7 +189,7 @@ def _host_argv(
     emulator = setting.backend == "emulator"
     return host_command(
         setting.toolchain,
-        root=setting.registry.root,
+        paths=setting.paths,
         source=source,
         output=output,
         options=options,
@@ -197,23 +199,21 @@ def _host_argv(
     )
 
 
-def _tvm_folder() -> Path:
-    spec = importlib.util.find_spec("tvm_ffi")
-    if spec is None or not spec.submodule_search_locations:
-        raise UsageError("apache-tvm-ffi is not installed", hint="pip install apache-tvm-ffi")
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def _tvm_library() -> Path:
-    return _tvm_folder() / "lib" / "libtvm_ffi.so"
-
-
 def _compiler_text(toolchain: Toolchain, backend: Backend) -> str:
     return f"nvcc {toolchain.require_nvcc().version}" if backend == "cuda" else toolchain.require_host().version
 
 
-def _compiler_identity(toolchain: Toolchain, backend: Backend) -> str:
-    parts = [toolchain.require_host().identity]
-    if backend == "cuda":
-        parts.append(toolchain.require_nvcc().identity)
+def _compiler_identity(toolchain: Toolchain, backend: Backend, environ: Mapping[str, str]) -> str:
+    """Over everything that decides an object besides its command and the project's own files."""
+    parts = [toolchain.require_host().identity, _read(tvm_folder() / "_version.py")]
+    if toolchain.nvcc:  # the emulator compiles with its headers
+        parts.append(toolchain.nvcc.identity if backend == "cuda" else toolchain.nvcc.version)
+    parts += [f"{name}={environ[name]}" for name in COMPILER_VARIABLES if environ.get(name)]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.build.model import BuildPlan
+from sparkctl.build.model import BuildPlan, Edge
 from sparkctl.build.ninja_text import LINK_NAME, compile_shell, link_shell
+from sparkctl.build.paths import LINKS_NAME, path_text
 from sparkctl.build.survey import survey_folder
 from sparkctl.toolchain import prepare_cache
 
@@ -28,6 +29,8 @@ class Preview:
     label: str
     cwd: Path
     environ: tuple[tuple[str, str], ...]
+    folders: tuple[str, ...]  # that must be there
+    links: tuple[tuple[str, str], ...]  # symlink, target
     steps: tuple[PreviewStep, ...]
     up_to_date: int
 
@@ -58,6 +61,26 @@ def _preview(plan: BuildPlan) -> Preview:
     ]
     up_to_date = len(survey.edges) - len(steps)
     if survey.link_needed:
-        objects = "an object changed" if steps else f"{plan.library} is missing"
-        steps.append(PreviewStep(LINK_NAME, objects, link_shell(plan.link_argv, plan.library)))
-    return Preview(plan.label, plan.root, tuple(sorted(environ.items())), tuple(steps), up_to_date)
+        reason = "an object changed" if steps else f"{plan.library} is missing"
+        steps.append(PreviewStep(LINK_NAME, reason, link_preview(plan, survey.edges)))
+    objects = sorted({str(Path(edge.output).parent) for edge in survey.edges})
+    return Preview(
+        label=plan.label,
+        cwd=plan.root,
+        environ=tuple(sorted(environ.items())),
+        folders=(
+            path_text(plan.build_root / LINKS_NAME, plan.root),
+            path_text(plan.folder / "tmp", plan.root),
+            *objects,
+        ),
+        links=tuple((path_text(link, plan.root), str(target)) for link, target in plan.paths.links),
+        steps=tuple(steps),
+        up_to_date=up_to_date,
+    )
+
+
+def link_preview(plan: BuildPlan, edges: Sequence[Edge]) -> str:
+    """The link with its objects spelled out; ninja gives them in a response file."""
+    objects = sorted(edge.output for edge in edges)
+    words = [other for word in plan.link_argv for other in (objects if word == "@{objects}" else [word])]
+    return link_shell(words, plan.library)

@@ -26,6 +26,11 @@ class Survey:
     inputs: InputDigests
 
     @property
+    def generation(self) -> int:
+        """The number of the run that follows this survey."""
+        return self.state.generation + 1
+
+    @property
     def link_needed(self) -> bool:
         """Whether the library must be linked again, as far as can be told before the edges run."""
         return bool(self.reasons) or not (self.plan.folder / Path(self.plan.library).name).exists()

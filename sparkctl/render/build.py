@@ -54,6 +54,9 @@ def preview_text(previews: Sequence[Preview], *, explain: bool) -> Iterator[str]
         yield f"cd {shlex.quote(str(preview.cwd))}"
         if preview.environ:
             yield "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in preview.environ)
+        yield f"mkdir -p {shlex.join(preview.folders)}"
+        for link, target in preview.links:
+            yield f"ln -sfn {shlex.join([target, link])}"
         for step in preview.steps:
             if explain:
                 yield f"# {step.name}: {step.reason}"
@@ -148,6 +151,7 @@ def _plan_json(plan: PlanResult) -> dict[str, Any]:
                 "peak_bytes": edge.peak_bytes,
                 "reason": edge.reason,
                 "command": edge.command,
+                "exit_code": edge.exit_code,
                 "output": edge.output,
             }
             for edge in plan.edges

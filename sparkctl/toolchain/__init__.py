@@ -6,7 +6,7 @@ from sparkctl.toolchain.find import Toolchain, find_toolchain
 from sparkctl.toolchain.host import HostCompiler, find_program
 from sparkctl.toolchain.memory import ProbeMemory, file_identity, user_cache_folder
 from sparkctl.toolchain.nvcc import Nvcc, hash_files
-from sparkctl.toolchain.process import ToolResult, describe_failure, run_tool
+from sparkctl.toolchain.process import ToolResult, describe_failure, run_tool, start_tool
 
 __all__ = [
     "CacheState",
@@ -26,5 +26,6 @@ __all__ = [
     "hash_files",
     "prepare_cache",
     "run_tool",
+    "start_tool",
     "user_cache_folder",
 ]

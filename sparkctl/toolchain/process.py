@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.errors import MissingTool, WorkFailed
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,40 @@ def run_tool(
     if check and result.returncode != 0:
         raise WorkFailed(describe_failure(result))
     return result
+
+
+def start_tool(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], keep_fds: Sequence[int] = ()
+) -> subprocess.Popen[str]:
+    """Start a program that ends with us, whatever ends us: the kernel sends it SIGTERM when this thread is gone.
+
+    Both its streams come from `stdout`. It leads a process group of its own, so that a Ctrl-C reaches only us.
+    `keep_fds` stay open in it and in its children: a lock is then held until the last of them has ended.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            process_group=0,
+            pass_fds=keep_fds,
+            preexec_fn=die_with_parent,
+        )
+    except OSError as error:
+        raise MissingTool(f"cannot run {argv[0]}: {error.strerror}") from error
 
 
 def describe_failure(result: ToolResult) -> str:

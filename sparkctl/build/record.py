@@ -1,0 +1,165 @@
+"""After a run: what each edge was made from goes into the folder's state, what it cost into the history."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from sparkctl.build.history import Measurement, add_to_history, history_key
+from sparkctl.build.model import BuildPlan, Edge, EdgeResult, PlanResult, Status
+from sparkctl.build.ninja_run import NinjaRun, read_dependencies, read_times
+from sparkctl.build.ninja_text import LINK_NAME
+from sparkctl.build.outputs import contents_digest, save_manifest, verify_archs
+from sparkctl.build.paths import LINKS_NAME, path_text, tvm_folder
+from sparkctl.build.state import UNKNOWN, EdgeRecord, FolderState, save_state
+from sparkctl.build.survey import Survey
+from sparkctl.runtime.manifest import MANIFEST_NAME
+
+NINJA_NAME = "build.ninja"
+_HIT = re.compile(r"^(direct|preprocessed)_cache_hit$", re.MULTILINE)
+
+
+def record_run(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement], began: float) -> PlanResult:
+    """Save state, history and manifest; `began` is the monotonic time before anything was read.
+
+    Raises WorkFailed if the library holds other archs than was asked, or a ptxas log came out empty.
+    """
+    plan = survey.plan
+    state = record_edges(survey, run, began)
+    results = tuple(_edge_results(survey, run, history))
+    measured = [result for result in results if result.status == "built" and result.time_s is not None]
+    add_to_history(
+        plan.environ, {history_key(plan, r.name): (r.time_s, r.peak_bytes) for r in measured if r.time_s is not None}
+    )
+    if LINK_NAME in run.failures:
+        results = (*results, _failed_link(plan, run))
+    elif not run.failures:
+        _describe_library(survey, run, state)
+    return PlanResult(
+        label=plan.label,
+        folder=plan.folder,
+        library=plan.root / plan.library,
+        edges=results,
+        linked=run.finished.get(LINK_NAME, False),
+        wall_s=time.monotonic() - began,
+        kept=survey.kept,
+        dropped=survey.dropped,
+        warnings=_warnings(survey, run),
+    )
+
+
+def record_edges(survey: Survey, run: NinjaRun, began: float) -> FolderState:
+    """Save what the edges that went well were made from; also after an interrupted run."""
+    ran = [edge for edge in survey.edges if run.finished.get(edge.name)]
+    if not ran:
+        return survey.state
+    state = FolderState(
+        generation=survey.generation,
+        edges={**survey.state.edges, **_new_records(survey, ran, began)},
+        manifest_key=survey.state.manifest_key,
+    )
+    save_state(survey.plan.folder, state)
+    return state
+
+
+def _describe_library(survey: Survey, run: NinjaRun, state: FolderState) -> None:
+    """The manifest follows the library: it is written when it is missing or was made from other objects."""
+    plan = survey.plan
+    digest = contents_digest(plan, {edge.name: state.edges[edge.name] for edge in survey.edges})
+    if state.manifest_key == digest and (plan.folder / MANIFEST_NAME).exists():
+        return
+    verify_archs(plan)
+    save_manifest(plan, survey.edges, digest)
+    save_state(plan.folder, replace(state, manifest_key=digest))
+
+
+def _new_records(survey: Survey, ran: Iterable[Edge], began: float) -> dict[str, EdgeRecord]:
+    plan = survey.plan
+    ninja_file = path_text(plan.folder / NINJA_NAME, plan.root)
+    dependencies = read_dependencies(plan.toolchain.require_ninja(), ninja_file, cwd=plan.root)
+    system = _system_prefixes(plan)
+    began_ns = time.time_ns() - int((time.monotonic() - began) * 1e9)
+    records = {}
+    for edge in ran:
+        listed = (os.path.normpath(path) for path in dependencies.get(edge.output, ()))
+        paths = dict.fromkeys([edge.source, *(path for path in listed if not path.startswith(system))])
+        inputs = {path: _settled_digest(survey, path, began_ns) for path in paths}
+        records[edge.name] = EdgeRecord(survey.salts[edge.name], edge.argv, plan.compiler_identity, inputs)
+    return records
+
+
+def _settled_digest(survey: Survey, path: str, began_ns: int) -> str:
+    """The content that the compiler saw. A header met for the first time and written since we began is not known."""
+    if not survey.inputs.knows(path):
+        try:
+            if (survey.plan.root / path).stat().st_mtime_ns >= began_ns:
+                return UNKNOWN
+        except OSError:
+            return UNKNOWN
+    return survey.inputs.digest(path)
+
+
+def _system_prefixes(plan: BuildPlan) -> tuple[str, ...]:
+    """Headers of compilers and packages: the compiler's identity and ninja's own look at their times cover them."""
+    folders = [plan.build_root / LINKS_NAME, tvm_folder(), *plan.toolchain.cuda_include_dirs]
+    if plan.toolchain.nvcc:
+        folders.append(plan.toolchain.nvcc.root)
+    texts = {str(folder) for folder in folders} | {path_text(folder, plan.root) for folder in folders}
+    return ("/usr/", *(f"{text}/" for text in sorted(texts)))
+
+
+def _edge_results(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]) -> Iterator[EdgeResult]:
+    plan = survey.plan
+    times = read_times(plan.folder / ".ninja_log") if run.finished else {}
+    for edge in survey.edges:
+        status = _status(plan.root, edge, survey, run)
+        if status == "up to date" and edge.name in survey.kept:
+            continue
+        known = history.get(history_key(plan, edge.name))
+        took = times.get(edge.output) if status in ("built", "cached") else None
+        code, output = run.failures.get(edge.name, (None, None))
+        yield EdgeResult(
+            name=edge.name,
+            status=status,
+            time_s=took,
+            saved_s=max(0.0, known.time_s - took) if status == "cached" and known and took is not None else None,
+            peak_bytes=run.peaks.get(edge.name) if status == "built" else None,
+            reason=survey.reasons.get(edge.name) or (None if status == "up to date" else "a toolkit header is newer"),
+            command=shlex.join(edge.argv) if status == "failed" else None,
+            output=output,
+            exit_code=code,
+            is_variant=edge.variant is not None,
+        )
+
+
+def _status(root: Path, edge: Edge, survey: Survey, run: NinjaRun) -> Status:
+    if edge.name not in run.finished:
+        return "not run" if edge.name in survey.reasons else "up to date"
+    if not run.finished[edge.name]:
+        return "failed"
+    try:
+        stats = (root / edge.stats).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        stats = ""
+    return "cached" if _HIT.search(stats) else "built"
+
+
+def _failed_link(plan: BuildPlan, run: NinjaRun) -> EdgeResult:
+    code, output = run.failures[LINK_NAME]
+    command = shlex.join(plan.link_argv)
+    return EdgeResult(LINK_NAME, "failed", command=command, output=output, exit_code=code, is_variant=False)
+
+
+def _warnings(survey: Survey, run: NinjaRun) -> tuple[str, ...]:
+    """Compilers' warnings: nvcc's are in the ptxas logs."""
+    lines = [line for line in run.messages if "warning" in line]
+    for edge in survey.edges:
+        if edge.log and run.finished.get(edge.name):
+            text = (survey.plan.root / edge.log).read_text(encoding="utf-8", errors="replace")
+            lines += [line for line in text.splitlines() if "warning" in line.lower()]
+    return tuple(dict.fromkeys(lines))
