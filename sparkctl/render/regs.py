@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
@@ -41,6 +42,11 @@ def variant_label(row: KernelReport, report: RegsReport) -> str:
 
 def function_name(row: KernelReport) -> str:
     return shorten(row.usage.demangled, dict(row.variant.values))
+
+
+def percent_text(percent: float) -> str:
+    """One decimal, halves up: 6.25 is 6.3."""
+    return f"{int(percent * 10 + 0.5) / 10:.1f}"
 
 
 def _spill(count: int) -> str:
@@ -85,7 +91,7 @@ _BLOCKS = Column(("blocks", "/SM"), lambda row: str(row.occupancy.blocks_per_sm)
 _BLOCKS_SHORT = Column(("blk", "/SM"), _BLOCKS.cell, _cannot_launch)
 _WARPS = Column(("warps", "/SM"), lambda row: str(row.occupancy.warps_per_sm))
 _WARPS_SHORT = Column(("wrp", "/SM"), _WARPS.cell)
-_OCCUPANCY = Column(("occ", "%"), lambda row: f"{row.occupancy.percent:.1f}")
+_OCCUPANCY = Column(("occ", "%"), lambda row: percent_text(row.occupancy.percent))
 _LIMITERS = Column(("limiter",), lambda row: "+".join(WORDS[name] for name in row.occupancy.limiters), right=False)
 _LIMITERS_SHORT = Column(("lim",), lambda row: "+".join(LETTERS[name] for name in row.occupancy.limiters), right=False)
 _NEXT = Column(("next step",), _next_step, right=False)
@@ -93,22 +99,25 @@ _NEXT = Column(("next step",), _next_step, right=False)
 _MEMORY = (_STACK, _STATIC, _DYNAMIC, _BARRIERS)
 WIDE = (_THREADS, _REGISTERS, _STORES, _LOADS, *_MEMORY, _BLOCKS, _WARPS, _OCCUPANCY, _LIMITERS, _NEXT)
 NARROW = (_REGISTERS, _SPILLS, *_MEMORY, _BLOCKS_SHORT, _WARPS_SHORT, _OCCUPANCY, _LIMITERS_SHORT)
+MIDDLE = (_THREADS, *NARROW, _NEXT)
 
 
 def render_regs(report: RegsReport, *, width: int, verbose: bool = False) -> RenderableType:
-    """The widest layout that fits `width`: a row per variant and arch, or kernels as headings with short rows."""
-    flat = _flat_columns(report)
-    parts: list[RenderableType] = []
+    """The widest layout that fits `width`.
+
+    A row per variant and arch; else kernels as headings with shorter rows; else a sentence per variant and arch.
+    """
+    flat, parts, letters = _flat_columns(report), list[RenderableType](), False
     if _needed_width(flat, report.rows) <= width:
         table = _table(flat, _widths(flat, report.rows))
         _add_rows(table, flat, report.rows)
         parts.append(table)
-        narrow = False
     else:
-        grouped = _grouped_columns(report, WIDE)
-        narrow = _needed_width(grouped, report.rows) > width
-        parts += _groups(report, _grouped_columns(report, NARROW) if narrow else grouped, say_threads=narrow)
-    parts += [Text(), *_notes(report, narrow=narrow)]
+        layouts = [_grouped_columns(report, columns) for columns in (WIDE, MIDDLE, NARROW)]
+        columns = next((one for one in layouts if _needed_width(one, report.rows) <= width), None)
+        letters = columns is not None and _LIMITERS_SHORT in columns
+        parts += _groups(report, columns) if columns else map(_sentence, report.rows)
+    parts += [Text(), *_notes(report, letters=letters)]
     if verbose:
         parts += [detail for row in report.rows for detail in (Text(), _details(row, report))]
     return Group(*parts)
@@ -122,7 +131,9 @@ def _flat_columns(report: RegsReport) -> list[Column]:
 def _grouped_columns(report: RegsReport, columns: Sequence[Column]) -> list[Column]:
     """Under a kernel's heading the first column is the rest of the variant's name, or with several archs the arch."""
     if len(report.archs) > 1:
-        return [Column(("variant", "  arch"), lambda row: f"  {row.arch.name}", right=False), *columns]
+        longest = max((_rest_of_name(row, report) for row in report.rows), key=cell_len)
+        header = ("variant".ljust(cell_len(longest)), "  arch")
+        return [Column(header, lambda row: f"  {row.arch.name}", right=False), *columns]
     return [Column(("variant",), lambda row: _rest_of_name(row, report), right=False), *columns]
 
 
@@ -131,14 +142,14 @@ def _rest_of_name(row: KernelReport, report: RegsReport) -> str:
     return variant_label(row, report).removeprefix(kernel).removeprefix(".") or kernel
 
 
-def _groups(report: RegsReport, columns: list[Column], *, say_threads: bool) -> Iterable[RenderableType]:
+def _groups(report: RegsReport, columns: list[Column]) -> Iterable[RenderableType]:
     """The header once, then a heading and rows per kernel, all columns in line."""
     widths = _widths(columns, report.rows)
     yield _table(columns, widths)
     for kernel, group in groupby(report.rows, key=lambda row: row.variant.kernel.name):
         rows = list(group)
         heading = [kernel, *([] if len(report.archs) > 1 else [rows[0].arch.name])]
-        if say_threads:
+        if _THREADS not in columns:
             threads = sorted({row.variant.block_threads for row in rows})
             heading.append(f"{' or '.join(map(str, threads))} threads")
         yield Text()
@@ -152,15 +163,15 @@ def _groups(report: RegsReport, columns: list[Column], *, say_threads: bool) -> 
 
 
 def _table(columns: Sequence[Column], widths: Sequence[int], *, headed: bool = True) -> Table:
+    """Every column has its width, so that tables line up and no number is ever cut."""
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=headed)
     height = max(len(column.header) for column in columns)
-    for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
+    for column, width in zip(columns, widths, strict=True):
         table.add_column(
             "\n".join([""] * (height - len(column.header)) + list(column.header)),
             justify="right" if column.right else "left",
-            min_width=width if index else None,
-            no_wrap=index > 0,
-            overflow="fold",
+            width=width,
+            no_wrap=True,
         )
     return table
 
@@ -168,6 +179,18 @@ def _table(columns: Sequence[Column], widths: Sequence[int], *, headed: bool = T
 def _add_rows(table: Table, columns: Sequence[Column], rows: Iterable[KernelReport]) -> None:
     for row in rows:
         table.add_row(*(Text(c.cell(row), style=LOUD if c.loud(row) else "") for c in columns))
+
+
+def _sentence(row: KernelReport) -> Text:
+    smem = f"{row.static_smem_bytes} + {row.dynamic_smem_bytes} B static + dynamic smem"
+    facts = [f"{row.registers} regs", f"stack {row.usage.stack_bytes} B", smem, f"{_BARRIERS.cell(row)} bar"]
+    if row.usage.spills:
+        facts.insert(1, f"!spills {_spill_bytes(row.usage)}")
+    percent = percent_text(row.occupancy.percent)
+    facts.append(f"{row.occupancy.blocks_per_sm} blocks/SM, {row.occupancy.warps_per_sm} warps/SM, {percent} %")
+    facts.append(f"limited by {_LIMITERS.cell(row)}")
+    name = Text(f"{row.variant.name} {row.arch.name}", style="bold")
+    return Text.assemble(name, "\n", Text(", ".join(facts), style=LOUD if row.usage.spills else ""))
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[KernelReport]) -> list[int]:
@@ -178,11 +201,10 @@ def _needed_width(columns: Sequence[Column], rows: Sequence[KernelReport]) -> in
     return sum(_widths(columns, rows)) + GAP * (len(columns) - 1)
 
 
-def _notes(report: RegsReport, *, narrow: bool) -> Iterable[Text]:
+def _notes(report: RegsReport, *, letters: bool) -> Iterable[Text]:
     spilling = [row for row in report.rows if row.spills]
     if spilling:
-        kernels = "kernel spills" if len(spilling) == 1 else "kernels spill"
-        yield Text(f"! {len(spilling)} of {len(report.rows)} {kernels} registers to local memory", style=LOUD)
+        yield Text(f"! registers spilled to local memory: {len(spilling)} of {len(report.rows)} kernels", style=LOUD)
     for row in report.rows:
         for call in row.calls:
             if call.spills:
@@ -195,9 +217,9 @@ def _notes(report: RegsReport, *, narrow: bool) -> Iterable[Text]:
         missing = [item for item in report.left_out if item.arch == arch]
         if missing:
             first = missing[0]
-            count = "1 variant" if len(missing) == 1 else f"{len(missing)} variants"
-            yield Text(f"{arch.name} leaves out {count}, such as {first.variant.name}: {first.reason}")
-    if narrow:
+            count = "" if len(missing) == 1 else f"{len(missing)} variants, such as "
+            yield Text(f"{arch.name} leaves out {count}{first.variant.name}: {first.reason}")
+    if letters:
         yield Text("lim: " + ", ".join(f"{LETTERS[name]} {FULL_NAMES[name]}" for name in LETTERS), style="dim")
     yield Text(
         "static smem is the compiler's, dynamic smem flags.yaml's; occupancy counts both and 1024 B reserved per block",
@@ -223,7 +245,7 @@ def _details(row: KernelReport, report: RegsReport) -> Table:
         ("warps/SM", f"{row.occupancy.warps_per_sm} of {limits_for(row.arch).warps_per_sm}"),
         ("next step", describe_step(row.next_step)),
         *(("calls", f"{shorten(c.demangled)}: stack {c.stack_bytes} B, spills {_spill_bytes(c)}") for c in row.calls),
-        ("log", str(row.log)),
+        ("log", str(row.log.relative_to(Path.cwd()) if row.log.is_relative_to(Path.cwd()) else row.log)),
     ]
     for name, value in facts:
         table.add_row(Text(f"  {name}"), Text(value))
@@ -236,4 +258,4 @@ def describe_step(step: NextStep | None) -> str:
         return "none by fewer registers or less shared memory"
     parts = [f"{step.registers} registers, {step.registers_fewer} fewer"] if step.registers else []
     parts += [f"{step.smem_bytes} bytes of smem, {step.smem_bytes_fewer} fewer"] if step.smem_bytes_fewer else []
-    return f"{step.blocks_per_sm} blocks/SM ({step.percent:.1f} %) at {' and '.join(parts)}"
+    return f"{step.blocks_per_sm} blocks/SM ({percent_text(step.percent)} %) at {' and '.join(parts)}"

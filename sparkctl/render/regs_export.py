@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sparkctl.render.regs import describe_step, function_name, variant_label
+from sparkctl.render.regs import describe_step, function_name, percent_text, variant_label
 from sparkctl.resources import ResourceUsage
 from sparkctl.workflows.regs import KernelReport, RegsReport
 
@@ -79,7 +79,11 @@ def regs_markdown(report: RegsReport) -> str:
         cells += [_bold(row.usage.spill_store_bytes), _bold(row.usage.spill_load_bytes), str(row.usage.stack_bytes)]
         cells += [str(row.static_smem_bytes), str(row.dynamic_smem_bytes)]
         cells += ["–" if row.usage.barriers is None else str(row.usage.barriers)]
-        cells += [str(row.occupancy.blocks_per_sm), str(row.occupancy.warps_per_sm), f"{row.occupancy.percent:.1f}"]
+        cells += [
+            str(row.occupancy.blocks_per_sm),
+            str(row.occupancy.warps_per_sm),
+            percent_text(row.occupancy.percent),
+        ]
         cells += [", ".join(name.replace("_", " ") for name in row.occupancy.limiters)]
         lines.append(f"| {' | '.join(cells)} |")
     sets = "".join(f", {name}={value}" for name, value in report.sets.items())
