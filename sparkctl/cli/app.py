@@ -108,6 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         _print_error(*_usage_error(error))
         return _with_traceback(2, args)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _print_error(f"{where}{error.strerror or error}", None)
+        return _with_traceback(1, args)
     except Exception as error:
         detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _print_error(f"a bug in sparkctl: {detail}", "sparkctl --debug … shows where; please report it with that")
@@ -208,7 +212,8 @@ def _unknown_command(name: str, known: list[str]) -> SparkctlError:
 
 def _usage_error(error: typer.TyperException) -> tuple[str, str]:
     """The parser's complaint in our form: message and hint."""
-    context, near = getattr(error, "ctx", None), getattr(error, "possibilities", None)
+    context: typer.Context | None = getattr(error, "ctx", None)
+    near: Sequence[str] = getattr(error, "possibilities", None) or ()
     text, _, guess = (error.message if near else error.format_message()).partition(" Did you mean ")
     text = text.strip().rstrip(".")
     if near or guess:

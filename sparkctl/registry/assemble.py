@@ -10,15 +10,15 @@ from pathlib import Path
 
 from sparkctl.errors import UsageError
 from sparkctl.registry.assemble_kernel import assemble_kernel
+from sparkctl.registry.assemble_profile import IDENTIFIER, assemble_profiles
+from sparkctl.registry.assemble_sets import assemble_sets, scalar_text
 from sparkctl.registry.document import KeyPath
-from sparkctl.registry.model import Flag, Kernel, Location, Profile, Range, Registry
+from sparkctl.registry.model import Flag, Kernel, Range, Registry
 from sparkctl.registry.problems import Problems
-from sparkctl.registry.schema import FlagSpec, ProfileSpec, RegistrySpec, Scalar
+from sparkctl.registry.schema import FlagSpec, RegistrySpec
 from sparkctl.registry.suggest import did_you_mean
 from sparkctl.registry.values import canonical_text, canonical_value, parse_range
 
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PROFILE_NAME = re.compile(r"[A-Za-z0-9_]+")
 # Macros that every variant gets; an axis or a flag must not take their names.
 RESERVED_MACROS = ("SPARK_BLOCK", "SPARK_DYNAMIC_SMEM", "SPARK_VARIANT", "SPARK_EMULATOR")
 
@@ -27,7 +27,7 @@ def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems, *, str
     """What is wrong goes to `problems`; the result is only good if nothing did."""
     flags = {name: _assemble_flag(name, flag, spec, problems) for name, flag in spec.flags.items()}
     _check_flag_names(flags, problems)
-    profiles = _assemble_profiles(spec, flags, problems)
+    profiles = assemble_profiles(spec.profiles, flags, problems)
     naming = _check_naming(spec, problems)
     kernels: dict[str, Kernel] = {}
     for name, kernel in spec.kernels.items():
@@ -42,27 +42,6 @@ def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems, *, str
     _check_sources(spec, file.parent, problems, strict)
     _check_macros(flags, kernels, problems)
     return Registry(file, file.parent, spec.naming, profiles, flags, kernels)
-
-
-def assemble_sets(
-    values: Mapping[str, Scalar], path: KeyPath, flags: Mapping[str, Flag], problems: Problems
-) -> dict[str, str]:
-    """Canonical flag values of a `set`; unknown flags and refused values are problems."""
-    result: dict[str, str] = {}
-    for name, value in values.items():
-        if name not in flags:
-            problems.add_unknown((*path, name), "flag", flags)
-            continue
-        try:
-            result[name] = canonical_value(flags[name], scalar_text(value))
-        except UsageError as error:
-            problems.add_error((*path, name), error)
-    return result
-
-
-def scalar_text(value: Scalar) -> str:
-    """A YAML scalar as it would be typed: true is `1`."""
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _assemble_flag(name: str, spec: FlagSpec, registry: RegistrySpec, problems: Problems) -> Flag:
@@ -150,75 +129,6 @@ def _check_flag_names(flags: Iterable[str], problems: Problems) -> None:
             problems.add(
                 ("flags", name), f"differs from '{other}' only in case", "SPARKCTL_FLAG_… could not tell them apart"
             )
-
-
-def _assemble_profiles(spec: RegistrySpec, flags: Mapping[str, Flag], problems: Problems) -> dict[str, Profile]:
-    done: dict[str, Profile] = {}
-    for name in spec.profiles:
-        if not PROFILE_NAME.fullmatch(name):
-            problems.add(("profiles", name), "a profile's name is letters, digits and _")
-        _fold_profile(name, spec.profiles, (), done, flags, problems)
-    return {name: done[name] for name in spec.profiles}
-
-
-def _fold_profile(
-    name: str,
-    specs: Mapping[str, ProfileSpec],
-    below: tuple[str, ...],
-    done: dict[str, Profile],
-    flags: Mapping[str, Flag],
-    problems: Problems,
-) -> Profile:
-    """The profile with all that it extends folded in; `below` are the profiles that are being folded."""
-    if name in done:
-        return done[name]
-    spec, path = specs[name], ("profiles", name)
-    base = Profile("", "", (), (), (), {}, {}, {}, problems.document.location(path))
-    if spec.extends is not None:
-        where = (*path, "extends")
-        if spec.extends not in specs:
-            problems.add(where, f"unknown profile '{spec.extends}'", did_you_mean(spec.extends, specs))
-        elif spec.extends in (*below, name):
-            problems.add(where, "a cycle: " + " → ".join([*below, name, spec.extends]))
-        else:
-            base = _fold_profile(spec.extends, specs, (*below, name), done, flags, problems)
-    for macro in spec.define:
-        if not IDENTIFIER.fullmatch(macro):
-            problems.add((*path, "define", macro), "not a macro's name")
-    done[name] = Profile(
-        name=name,
-        doc=spec.doc,
-        nvcc=_fold_tokens("nvcc", base.nvcc, spec.nvcc, spec, path, problems),
-        ptxas=_fold_tokens("ptxas", base.ptxas, spec.ptxas, spec, path, problems),
-        host=_fold_tokens("host", base.host, spec.host, spec, path, problems),
-        define=dict(base.define) | {macro: str(value) for macro, value in spec.define.items()},
-        set=dict(base.set) | assemble_sets(spec.set, (*path, "set"), flags, problems),
-        locations=dict(base.locations) | _profile_locations(spec, path, problems),
-        location=problems.document.location(path),
-    )
-    return done[name]
-
-
-def _fold_tokens(
-    kind: str, base: tuple[str, ...], own: list[str], spec: ProfileSpec, path: KeyPath, problems: Problems
-) -> tuple[str, ...]:
-    removed = spec.remove.get(kind, [])  # type: ignore[call-overload]
-    for index, token in enumerate(removed):
-        if token not in base:
-            where = (*path, "remove", kind, index)
-            problems.add(where, f"'{token}' is not in profile '{spec.extends}'", did_you_mean(token, base))
-    return (*(token for token in base if token not in removed), *own)
-
-
-def _profile_locations(spec: ProfileSpec, path: KeyPath, problems: Problems) -> dict[str, Location]:
-    """`nvcc:-O3`, `define:SPARK_CHECKS` and `set:fast_math` to their lines."""
-    at = problems.document.location
-    lists = {"nvcc": spec.nvcc, "ptxas": spec.ptxas, "host": spec.host}
-    found = {
-        f"{kind}:{token}": at((*path, kind, i)) for kind, tokens in lists.items() for i, token in enumerate(tokens)
-    }
-    found |= {f"define:{macro}": at((*path, "define", macro)) for macro in spec.define}
-    return found | {f"set:{flag}": at((*path, "set", flag)) for flag in spec.set}
 
 
 def _check_naming(spec: RegistrySpec, problems: Problems) -> re.Pattern[str] | None:

@@ -51,7 +51,7 @@ class Profile:
     host: tuple[str, ...]  # g++ for the binding and the emulator
     define: Mapping[str, str]
     set: Mapping[str, str]  # flag values that the profile changes
-    locations: Mapping[str, Location]  # "nvcc:-O3" or "set:fast_math" -> line
+    locations: Mapping[str, Location]  # "nvcc:0" (its first option), "set:fast_math", "define:X" -> line
     location: Location
 
 

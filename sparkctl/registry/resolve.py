@@ -112,9 +112,9 @@ def _profile_options(profile: Profile) -> list[OptionOrigin]:
     source = f"profile {profile.name}"
     tokens = {"nvcc": profile.nvcc, "ptxas": profile.ptxas, "host": profile.host}
     return [
-        OptionOrigin(tool, token, source, profile.locations.get(f"{tool}:{token}"))
+        OptionOrigin(tool, token, source, profile.locations.get(f"{tool}:{index}"))
         for tool, listed in tokens.items()
-        for token in listed
+        for index, token in enumerate(listed)
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+Tool = Literal["nvcc", "ptxas", "host"]
 Scalar = StrictBool | StrictInt | StrictStr
 Value = StrictInt | StrictStr
 Tokens = list[StrictStr]
@@ -29,9 +30,7 @@ class ProfileSpec(Spec):
     host: Annotated[Tokens, Field(description="g++ options of the binding and the emulator.")] = []
     define: Annotated[dict[StrictStr, Value], Field(description="Macros.")] = {}
     set: Annotated[Assignments, Field(description="Flag values of this profile.")] = {}
-    remove: Annotated[
-        dict[Literal["nvcc", "ptxas", "host"], Tokens], Field(description="Options of the extended profile to drop.")
-    ] = {}
+    remove: Annotated[dict[Tool, Tokens], Field(description="Options of the extended profile to drop.")] = {}
 
 
 class FlagSpec(Spec):

@@ -58,9 +58,14 @@ def indented(renderable: RenderableType, *, above: int = 0) -> RenderableType:
 def _console(screen: Screen, stream: TextIO) -> Console:
     from rich.console import Console
 
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """rich would exit; cli/app.py decides."""
+            raise BrokenPipeError
+
     piped = not stream.isatty()
     plain = screen.color is False or bool(os.environ.get("NO_COLOR"))
-    return Console(
+    return PipeConsole(
         file=cast(TextIO, _Trimmed(stream)) if piped else stream,
         color_system=None if plain else "auto",
         width=PIPE_WIDTH if piped and "COLUMNS" not in os.environ else None,

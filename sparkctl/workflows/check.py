@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.arch import KNOWN_ARCHS
-from sparkctl.registry import Kernel, Location, Registry, resolve_flags, runs_on, span_variants
+from sparkctl.registry import Kernel, Location, OptionOrigin, Registry, resolve_flags, runs_on, span_variants
 from sparkctl.registry.suggest import nearest
 
 MAX_VARIANTS = 250  # per arch, over all kernels: about five minutes on one core
@@ -123,7 +123,7 @@ def _check_options_of(registry: Registry, kernel: Kernel, profile: str) -> Itera
     variant = span_variants(kernel)[0]
     for arch in [None, *KNOWN_ARCHS]:
         resolved = resolve_flags(registry, variant, arch=arch, profile=profile, sets={}, environ={})
-        first: dict[tuple[str, str], tuple[str, Location | None]] = {}
+        first: dict[tuple[str, str], OptionOrigin] = {}
         for option in resolved.options:
             name = _option_name(option.token)
             where = option.location
@@ -131,11 +131,11 @@ def _check_options_of(registry: Registry, kernel: Kernel, profile: str) -> Itera
                 yield Finding("option", where, f"{option.tool} option '{option.token}' is set by the build itself")
             if name is None or name in REPEATABLE:
                 continue
-            token, earlier = first.setdefault((option.tool, name), (option.token, where))
-            if (token, earlier) == (option.token, where):
-                continue
-            how = "is given twice" if token == option.token else f"contradicts '{token}'"
-            yield Finding("option", where, f"{option.tool} option '{option.token}' {how}", f"first in {earlier}")
+            earlier = first.setdefault((option.tool, name), option)
+            if earlier is not option:
+                how = "is given twice" if earlier.token == option.token else f"contradicts '{earlier.token}'"
+                hint = f"first in {earlier.location}"
+                yield Finding("option", where, f"{option.tool} option '{option.token}' {how}", hint)
 
 
 def _option_name(token: str) -> str | None:

@@ -26,7 +26,7 @@ def test_a_profile_holds_what_it_extends(registry: Registry) -> None:
     assert debug.nvcc == ("-O3", "--extra-device-vectorization", "-lineinfo")
     assert (debug.ptxas, debug.host) == (("-v",), ("-O3",))
     assert (debug.define, debug.set) == ({"SPARK_CHECKS": "1"}, {"fast": "0"})
-    assert debug.locations["nvcc:-O3"] == Location("flags.yaml", 5)
+    assert [debug.locations[f"nvcc:{index}"].line for index in range(3)] == [5, 5, 10]
     assert debug.locations["set:fast"] == Location("flags.yaml", 12)
 
 
