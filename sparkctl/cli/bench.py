@@ -183,6 +183,8 @@ def _measure_and_show(
 ) -> None:
     from sparkctl.bench.record import result_path, run_record
     from sparkctl.render.bench import print_run, run_csv, run_markdown
+    from sparkctl.render.bench_progress import CaseProgress
+    from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
     from sparkctl.workflows.bench import find_faults, keep_run, run_bench
 
@@ -190,9 +192,12 @@ def _measure_and_show(
     registry = load_project(cli)
     if save is not None:
         result_path(save, "any", registry.root)  # a bad name must not cost a run
-    stderr = stderr_console(cli)
-    quiet = cli.verbosity < 0
-    run = run_bench(registry, request, say=lambda text: None if quiet else stderr.print(text))
+    stderr, quiet = stderr_console(cli), cli.verbosity < 0
+    cases = CaseProgress(stderr, quiet=quiet)
+    try:
+        run = run_bench(registry, request, at_case=cases.at, build_progress=ConsoleProgress(stderr, quiet=quiet))
+    finally:
+        cases.stop()
     if json:
         print_json(run_record(run))
     elif csv:
@@ -201,10 +206,8 @@ def _measure_and_show(
         print(run_markdown(run))
     else:
         print_run(stdout_console(cli), run)
-    faults = find_faults(run)
-    if faults:
-        raise WorkFailed("\n".join(faults), hint="the rows above are not results" + (", not saved" if save else ""))
-    if save is not None and not quiet:
-        stderr.print(f"saved to {keep_run(run, save, registry.root)}")
-    elif save is not None:
-        keep_run(run, save, registry.root)
+    if faults := find_faults(run):
+        raise WorkFailed("\n".join(faults), hint="the rows above are no results" + (", not saved" if save else ""))
+    if save is not None:
+        path = keep_run(run, save, registry.root)
+        stderr.print(f"saved to {path}", soft_wrap=True)

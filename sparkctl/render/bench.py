@@ -21,12 +21,15 @@ NOTHING = "–"
 
 
 def print_run(console: Console, run: Run) -> None:
-    """The rows, what is odd about them, then where and how they were measured."""
+    """A table per variant, what is odd about the rows, then where and how they were measured."""
     from rich.table import Table
 
-    console.print(heading(run.rows), style="bold")
-    console.print(aligned_table(run_cells(run, wide=console.width >= WIDE)))
-    console.print()
+    variants = dict.fromkeys(row.variant for row in run.rows)
+    for variant in variants:
+        rows = [row for row in run.rows if row.variant == variant]
+        console.print(f"{variant}, {shared_facts(rows)}", style="bold")
+        console.print(aligned_table(run_cells(rows, run, wide=console.width >= WIDE)))
+        console.print()
     for note in row_notes(run.rows):
         console.print(note)
     facts = Table.grid(padding=(0, 2, 0, 0))
@@ -48,36 +51,24 @@ def aligned_table(cells: Sequence[Sequence[str]], left: Sequence[str] = ("varian
     return table
 
 
-def heading(rows: Sequence[Row]) -> str:
-    """What all rows have in common."""
+def shared_facts(rows: Sequence[Row]) -> str:
+    """What the cases of all rows have in common."""
     cases = [row.case for row in rows]
     case, varying = cases[0], varying_axes(cases)
-    parts = [".".join(common_tokens(rows))] if common_tokens(rows) else []
-    parts += [f"{case.heads} heads"] if "heads" not in varying else []
-    parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 and "qo_len" not in varying else []
+    parts = [] if "heads" in varying else [f"{case.heads} heads"]
+    parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 else []
     parts += ["causal"] if case.causal else []
     return ", ".join([*parts, f"{case.l2} L2; case: batch × kv_len"])
 
 
-def common_tokens(rows: Sequence[Row]) -> list[str]:
-    """The parts that the names of all variants share: kernel, dtype, head_dim …"""
-    names = [row.variant.split(".") for row in rows]
-    return [token for token in names[0] if all(token in name for name in names)]
-
-
-def run_cells(run: Run, *, wide: bool) -> list[list[str]]:
+def run_cells(rows: Sequence[Row], run: Run, *, wide: bool) -> list[list[str]]:
     """The header, its words on lines of their own, and one line of text per row."""
-    rows = run.rows
-    columns = _run_columns(run, wide=wide)
-    if len({row.variant for row in rows}) > 1:
-        shared = common_tokens(rows)
-        names = [".".join(token for token in row.variant.split(".") if token not in shared) for row in rows]
-        columns = [("variant", [name or "default" for name in names]), *columns]
+    columns = _run_columns(rows, run, wide=wide)
     return [[title for title, _ in columns], *(list(line) for line in zip(*(c for _, c in columns), strict=True))]
 
 
-def _run_columns(run: Run, *, wide: bool) -> list[tuple[str, list[str]]]:
-    rows, gpu = run.rows, match_gpu(run.environment.gpu)
+def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str, list[str]]]:
+    gpu = match_gpu(run.environment.gpu)
     varying = varying_axes([row.case for row in rows])
     columns = [
         ("case", [case_text(row.case, varying) + (" !" if row.series.throttled else "") for row in rows]),
@@ -111,15 +102,13 @@ def _ratio(speedup: float | None) -> str:
 
 def varying_axes(cases: Sequence[DecodeCase]) -> tuple[str, ...]:
     """Axes, besides batch and kv_len, on which the cases differ."""
-    return tuple(axis for axis in ("heads", "qo_len") if len({getattr(case, axis) for case in cases}) > 1)
+    return ("heads",) if len({case.heads for case in cases}) > 1 else ()
 
 
 def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
     """`8 × 16k`, with what varies behind it."""
-    parts = [f"{case.batch} × {format_size(case.kv_len)}"]
-    parts += [str(case.heads)] if "heads" in varying else []
-    parts += [f"qo_len {case.qo_len}"] if "qo_len" in varying else []
-    return ", ".join(parts)
+    shape = f"{case.batch} × {format_size(case.kv_len)}"
+    return f"{shape}, {case.heads}" if "heads" in varying else shape
 
 
 def row_notes(rows: Sequence[Row]) -> list[str]:
@@ -200,9 +189,9 @@ def run_markdown(run: Run) -> str:
     """For a pull request."""
     facts = [*row_notes(run.rows), *(f"{label}: {text}" for label, text in environment_lines(run))]
     facts.append(f"repeat: `{run.command}`")
-    return "\n".join(
-        [heading(run.rows), "", *_markdown_table(run_cells(run, wide=True)), "", *(f"- {f}" for f in facts)]
-    )
+    header, *lines = run_cells(run.rows, run, wide=True)
+    named = [["variant", *header], *([f"`{row.variant}`", *line] for row, line in zip(run.rows, lines, strict=True))]
+    return "\n".join([shared_facts(run.rows), "", *_markdown_table(named), "", *(f"- {fact}" for fact in facts)])
 
 
 def _markdown_table(cells: Sequence[Sequence[str]]) -> list[str]:

@@ -30,7 +30,7 @@ def print_estimates(console: Console, estimates: Sequence[Estimate]) -> None:
             format_us(estimate.memory_us),
             format_us(estimate.compute_us),
             format_us(estimate.floor_us),
-            estimate.bound + (", K and V fit L2" if estimate.fits_l2 else ""),
+            estimate.bound + (", fits L2" if estimate.fits_l2 else ""),
         ]
         for estimate in estimates
     ]

@@ -95,19 +95,22 @@ def run_bench(
     registry: Registry,
     request: BenchRequest,
     *,
-    say: Callable[[str], None],
+    at_case: Callable[[int, int, str], None],
     build_progress: Progress | None = None,
     find_arch: Callable[[], Arch] | None = None,
     open_session: OpenSession | None = None,
 ) -> Run:
-    """Every case measured. MissingTool without a device; WorkFailed when a build fails or an output is wrong."""
+    """Every case measured; `at_case(number, total, label)` is told before each.
+
+    MissingTool without a device; WorkFailed when a build fails or an output is wrong.
+    """
     arch = (find_arch or find_bench_arch)()
     plan = plan_bench(registry, request, arch)
     library, session = (open_session or open_cuda_session)(registry, request, plan, arch, build_progress)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     rows: list[Row] = []
     for number, job in enumerate(plan.jobs, 1):
-        say(f"[{number}/{len(plan.jobs)}] {job.case.label}")
+        at_case(number, len(plan.jobs), job.case.label)
         rows += session.measure(job.case, plan_calls_of(job, library, session.facts.sm_count))
     environment = describe_environment(registry.root, request, library, session.facts)
     return Run(environment, request.command, started, tuple(rows))
@@ -160,8 +163,10 @@ def open_cuda_session(
 def verify_outputs(
     case: DecodeCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, outputs: Sequence[torch.Tensor]
 ) -> list[Verdict]:
-    """Each output against the fp64 reference on the same inputs, by the tolerance of the tests; one sequence at a
-    time, since fp64 copies of a whole batch would not fit."""
+    """Each output against the fp64 reference on the same inputs, by the tolerance of the tests.
+
+    One sequence at a time, since fp64 copies of a whole batch might not fit.
+    """
     from sparkctl.testing.compare import compare_outputs
     from sparkctl.testing.reference import attention_reference, plain_emulation
 
