@@ -58,17 +58,20 @@ size_t shared_offset(const void* address) {
   return running_thread().block->shared.offset_of(address);
 }
 
-void check_shared(const void* address, size_t bytes, size_t alignment, const char* operation, Site at) {
+bool is_shared(const void* address, size_t bytes, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(address) % alignment == 0 && running_thread().block->shared.holds(address, bytes);
+}
+
+void fail_shared(const void* address, size_t bytes, size_t alignment, const char* whose, Site at) {
   const size_t misalignment = reinterpret_cast<uintptr_t>(address) % alignment;
   if (misalignment != 0) {
-    fail(at, "%s: shared address is %zu bytes past a %zu-byte boundary", operation, misalignment, alignment);
+    fail(at, "%s shared address is %zu bytes past a %zu-byte boundary", whose, misalignment, alignment);
   }
-  const std::string complaint = running_thread().block->shared.complaint(address, bytes);
-  if (!complaint.empty()) fail(at, "%s: shared address: %s", operation, complaint.c_str());
+  fail(at, "%s shared address: %s", whose, running_thread().block->shared.complaint(address, bytes).c_str());
 }
 
 void async_copy_16(void* smem, const void* gmem, bool valid, Site at) {
-  check_shared(smem, kBytes, kBytes, "cp.async", at);
+  if (!is_shared(smem, kBytes, kBytes)) fail_shared(smem, kBytes, kBytes, "cp.async:", at);
   const size_t misalignment = reinterpret_cast<uintptr_t>(gmem) % kBytes;
   if (misalignment != 0) fail(at, "cp.async: global address is %zu bytes past a 16-byte boundary", misalignment);
   if (valid && gmem == nullptr) fail(at, "cp.async: global address is null");

@@ -25,8 +25,10 @@ int pick_bit(unsigned bits, int schedule, uint64_t& random) {
   return nth_set_bit(bits, static_cast<unsigned>(next_random(random) >> 33) % __builtin_popcount(bits));
 }
 
-void check_exit(Thread& self) {
-  Warp& warp = self.block->warps[self.warp()];
+// The end of a thread: a collective that waits for it can never complete.
+void leave(Thread& self) {
+  Block& block = *self.block;
+  Warp& warp = block.warps[self.warp()];
   for (int i = 0; i < warp.pending_count; ++i) {
     const PendingCollective& pending = warp.pending[i];
     if (pending.mask >> self.lane & 1u) {
@@ -34,6 +36,10 @@ void check_exit(Thread& self) {
            pending.mask, self.lane, self.warp());
     }
   }
+  self.state = State::kExited;
+  warp.exited |= 1u << self.lane;
+  ++block.exited_count;
+  switch_to_next(self);
 }
 
 void thread_main() {
@@ -41,16 +47,17 @@ void thread_main() {
   Block& block = *self.block;
   try {
     block.call(block.closure);
+    leave(self);
+  } catch (const BlockFailure& failure) {
+    block.error = failure.text;
   } catch (const std::exception& exception) {
-    fail(Site{"kernel", 0}, "exception: %s", exception.what());
+    block.error = block_prefix(block) + "thread " + std::to_string(self.index) + ": exception: " + exception.what();
   } catch (...) {
-    fail(Site{"kernel", 0}, "exception of an unknown type");
+    block.error = block_prefix(block) + "thread " + std::to_string(self.index) + ": exception";
   }
-  check_exit(self);
-  self.state = State::kExited;
-  block.warps[self.warp()].exited |= 1u << self.lane;
-  ++block.exited_count;
-  switch_to_next(self);
+  // The block has failed; its other fibers are left where they wait.
+  switch_context(self.context, block.home);
+  __builtin_unreachable();
 }
 
 uint3 thread_position(int index, dim3 size) {
@@ -159,13 +166,14 @@ void switch_to_next(Thread& self) {
   if (block.ready.empty()) {
     if (!block.gave_way.empty()) {
       if (++block.idle_rounds > kMaxIdleRounds) {
-        end_block(block, block_prefix(block) + "threads spin for ever on something no other thread of the block does");
+        throw BlockFailure{block_prefix(block) +
+                           "threads spin for ever on something no other thread of the block does"};
       }
       block.ready.swap(block.gave_way);
     } else if (block.exited_count == block.thread_count) {
       switch_context(self.context, block.home);
     } else {
-      end_block(block, describe_deadlock(block));
+      throw BlockFailure{describe_deadlock(block)};
     }
   }
   Thread& next = block.threads[block.ready.take(block.settings.schedule, block.random)];
@@ -174,12 +182,6 @@ void switch_to_next(Thread& self) {
   if (&next == &self) return;
   current_thread = &next;
   switch_context(self.context, next.context);
-}
-
-void end_block(Block& block, std::string text) {
-  block.error = std::move(text);
-  switch_context(running_thread().context, block.home);
-  __builtin_unreachable();
 }
 
 void give_way(Site at) {
@@ -197,7 +199,7 @@ void fail(Site at, const char* format, ...) {
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   const std::string where = "thread " + std::to_string(self.index) + " at " + describe(at) + ": ";
-  end_block(*self.block, block_prefix(*self.block) + where + text);
+  throw BlockFailure{block_prefix(*self.block) + where + text};
 }
 
 }  // namespace spark::emulator

@@ -122,8 +122,10 @@ inline Thread& running_thread() {
 // Switches to the next ready thread; the caller has put itself into the ready set or noted what it waits for.
 void switch_to_next(Thread& self);
 
-// Ends the block with this text; returns to the worker and never comes back.
-[[noreturn]] void end_block(Block& block, std::string text);
+// Thrown through a failing thread's frames, caught where its fiber began.
+struct BlockFailure {
+  std::string text;
+};
 
 // report.cpp
 std::string describe_deadlock(const Block& block);

@@ -1,4 +1,6 @@
 // mma.sync and ldmatrix: what the last lane to arrive does for its warp.
+#include <cstdio>
+
 #include "common/types.h"
 #include "emulator/block.h"
 #include "ptx/ldmatrix.h"
@@ -48,13 +50,19 @@ void multiply(void* const* slots, unsigned, Site) {
   }
 }
 
+[[noreturn]] void fail_row(const void* address, int lane, Site at) {
+  char whose[32];
+  std::snprintf(whose, sizeof whose, "ldmatrix: lane %d's", lane);
+  fail_shared(address, 16, 16, whose, at);
+}
+
 template <int kMatrices, bool kTrans>
 void load_matrices(void* const* slots, unsigned, Site at) {
   for (int matrix = 0; matrix < kMatrices; ++matrix) {
     const uint16_t* rows[8];
     for (int row = 0; row < 8; ++row) {
       const void* address = static_cast<const LdmatrixSlot*>(slots[matrix * 8 + row])->row;
-      check_shared(address, 16, 16, "ldmatrix", at);
+      if (!is_shared(address, 16, 16)) fail_row(address, matrix * 8 + row, at);
       rows[row] = static_cast<const uint16_t*>(address);
     }
     for (int lane = 0; lane < kLanes; ++lane) {

@@ -47,7 +47,8 @@ struct Grid {
 // Runs every block of the grid and returns when all have ended, or with the first block's error.
 Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure);
 
-// Ends the block, and with it the launch, in an error that names kernel, block, thread and line.
+// Ends the block, and with it the launch, in an error that names kernel, block, thread and line. Unwinds
+// the calling thread; the others are left where they wait.
 [[noreturn]] void fail(Site at, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // Lets the other threads of the block run; a loop that waits for another thread needs it.

@@ -65,13 +65,19 @@ void* SharedArena::static_array(const void* key, size_t bytes, size_t alignment,
   return base_ + begin;
 }
 
+bool SharedArena::holds(const void* address, size_t bytes) const {
+  const auto begin = static_cast<size_t>(static_cast<const char*>(address) - base_);  // wraps when before base_
+  return std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& array) {
+    return begin >= array.begin && begin < array.begin + array.bytes && begin + bytes <= array.begin + array.bytes;
+  });
+}
+
 std::string SharedArena::complaint(const void* address, size_t bytes) const {
   const char* p = static_cast<const char*>(address);
   if (p < base_ || p >= base_ + end_) return "not in this block's shared memory";
   const size_t begin = p - base_;
   const Array* before = nullptr;
   for (const Array& array : arrays_) {
-    if (begin >= array.begin && begin + bytes <= array.begin + array.bytes) return {};
     if (begin >= array.begin) before = &array;
   }
   if (before == nullptr) return "before the block's first shared array";

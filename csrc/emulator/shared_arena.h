@@ -27,7 +27,9 @@ class SharedArena {
   void* static_array(const void* key, size_t bytes, size_t alignment, const char* name, size_t limit,
                      size_t block_limit, std::string& error);
 
-  // Empty when [address, address + bytes) lies inside one array; else what it is instead.
+  // Whether [address, address + bytes) lies inside one array.
+  bool holds(const void* address, size_t bytes) const;
+  // What it is when it does not.
   std::string complaint(const void* address, size_t bytes) const;
 
   // The array beside a gap that was written to, or null.

@@ -11,8 +11,10 @@ void* dynamic_shared();
 // As __cvta_generic_to_shared: an offset into the block's shared memory.
 size_t shared_offset(const void* address);
 
-// Fails unless the bytes lie inside one shared array and the address is aligned.
-void check_shared(const void* address, size_t bytes, size_t alignment, const char* operation, Site at);
+// Whether the address is aligned and the bytes lie inside one shared array.
+bool is_shared(const void* address, size_t bytes, size_t alignment);
+// For an address that is not: says why. `whose` begins the sentence.
+[[noreturn]] void fail_shared(const void* address, size_t bytes, size_t alignment, const char* whose, Site at);
 
 // The key is one address for each place in the source, and for each instantiation of a template.
 template <typename T, size_t N>
