@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from sparkctl import __version__
 from sparkctl.cli.options import CliContext
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line; the result is the exit code."""
     args = hoist_globals(sys.argv[1:] if argv is None else list(argv))
     try:
-        return _run(args)
+        return _run(list(args))  # the parser empties the list that it gets
     except BrokenPipeError:
         # The reader has gone (`| head`): point stdout elsewhere, or the interpreter complains when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -162,7 +162,9 @@ def _root() -> TyperGroup:
         options_metavar="[OPTIONS]",
     )
     app.callback()(_globals)
-    return typer.main.get_group(app)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
 
 
 def _show_version(asked: bool) -> None:
@@ -200,7 +202,12 @@ def _load_command(name: str) -> Any:
     app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
     app.callback()(lambda: None)  # with a callback, typer always makes a group, even of one command
     import_module(f"sparkctl.cli.{name}").register(app)
-    return typer.main.get_group(app).commands[name]
+    command: Any = typer.main.get_group(app).commands[name]
+    for part in (command, *getattr(command, "commands", {}).values()):
+        for argument in part.params:
+            if isinstance(argument, TyperArgument):
+                argument.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # no `KERNEL <list[str]>`
+    return command
 
 
 def _unknown_command(name: str, known: list[str]) -> SparkctlError:

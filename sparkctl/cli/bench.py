@@ -20,7 +20,7 @@ Without KERNEL the operator chooses, as it would in a program. Cold L2, CUDA gra
 
 \b
 Examples:
-  sparkctl bench --seq 16k                      batch 1 and 8, 32/8 heads, against SDPA
+  sparkctl bench --seq 16k                      batch 1 and 8, 32/8 heads
   sparkctl bench --seq 4k,16k --batch 1,8 --heads 32/8,32/4
   sparkctl bench attn_decode_split_kv_mma --where stages=1,2,4
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results

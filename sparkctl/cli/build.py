@@ -32,12 +32,12 @@ HELP = """Compile just what changed: one object per variant, one library per bac
 
 \b
 Examples:
-  sparkctl build                                    every kernel, for this machine's GPU or sm_90
+  sparkctl build                                    everything, for this GPU
   sparkctl build 'attn_decode_*' --head-dim 128     some variants
   sparkctl build --arch sm_89,sm_90a                two archs
   sparkctl build --backend emulator                 for the CPU
   sparkctl build --explain                          and why each edge ran
-  sparkctl build --dry-run --set fast_math=0        the exact commands, nothing run
+  sparkctl build --dry-run --set fast_math=0        only print the commands
 """
 
 

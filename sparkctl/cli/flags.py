@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkctl.cli.options import Archs, CliContext, Json, Profile, Sets, cli_context, complete_kernels, load_project
+from sparkctl.cli.options import CliContext, Json, OneArch, Profile, Sets, cli_context, complete_kernels, load_project
 from sparkctl.errors import SparkctlError, UsageError, WorkFailed
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def list_flags(ctx: typer.Context, json: Json = False) -> None:
 def show_flags(
     ctx: typer.Context,
     kernel: ExplainedKernel,
-    arch: Archs = None,
+    arch: OneArch = None,
     profile: Profile = "release",
     sets: Sets = None,
     json: Json = False,
@@ -118,7 +118,7 @@ def show_flags(
 def explain_flags(
     ctx: typer.Context,
     kernel: ExplainedKernel,
-    arch: Archs = None,
+    arch: OneArch = None,
     profile: Profile = "release",
     sets: Sets = None,
     json: Json = False,

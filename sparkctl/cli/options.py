@@ -89,7 +89,7 @@ def _registry_names(context: typer.Context, table: str) -> list[str]:
 Kernels = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KERNEL]...",
+        metavar="KERNEL",
         help="Kernel names or globs, or variant names; all if left out.",
         autocompletion=complete_kernels,
         show_default=False,
@@ -109,6 +109,9 @@ Archs = Annotated[
     typer.Option(
         "--arch", metavar="ARCH", help="sm_90, 9.0, native, all, or a comma list.", autocompletion=_complete_archs
     ),
+]
+OneArch = Annotated[
+    str | None, typer.Option("--arch", metavar="ARCH", help="One arch: sm_90a, 9.0.", autocompletion=_complete_archs)
 ]
 Profile = Annotated[
     str,

@@ -33,11 +33,11 @@ Reads the compiler's own log of each build, and builds only what is missing or o
 
 \b
 Examples:
-  sparkctl regs                                         every kernel, for this machine's GPU or sm_90
+  sparkctl regs                                        everything, for this GPU
   sparkctl regs attn_decode_split_kv_mma --head-dim 128
-  sparkctl regs 'attn_decode_*' --arch sm_80,sm_90a     two archs side by side
-  sparkctl regs attn_combine -v                         each limit, the next occupancy step, the function
-  sparkctl regs --set min_blocks=2 --markdown           for a pull request
+  sparkctl regs 'attn_decode_*' --arch sm_80,sm_90a    two archs side by side
+  sparkctl regs attn_combine -v                        limits, the next step
+  sparkctl regs --set min_blocks=2 --markdown          for a pull request
 """
 
 

@@ -29,15 +29,16 @@ above 1 the case fails (docs/testing.md). Every failure comes with the command t
 
 \b
 Examples:
-  sparkctl test                                     every variant, on the GPU if there is one
+  sparkctl test                                     every variant
   sparkctl test 'attn_decode_*' --head-dim 128      a few variants
-  sparkctl test attn_combine -k 'empty and not b3'  cases by words of their names
+  sparkctl test attn_combine -k 'empty and not b3'  cases by name
   sparkctl test --schedule random --async-mode early --seed 7
   sparkctl test --last-failed                       what failed last time
   sparkctl test --backend cuda --full --junit test.xml
 
 \b
-Exit codes: 0 all passed, 1 a case or a build failed, 2 nothing selected, 3 no device for --backend cuda.
+Exit codes: 0 all passed, 1 a case or a build failed, 2 nothing selected,
+3 no device for --backend cuda.
 """
 
 

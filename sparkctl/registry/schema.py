@@ -6,10 +6,14 @@ docs/registry.schema.json, is exported from here.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+EXPORT = Path(__file__).resolve().parents[2] / "docs" / "registry.schema.json"
 
 Tool = Literal["nvcc", "ptxas", "host"]
 Scalar = StrictBool | StrictInt | StrictStr
@@ -93,6 +97,11 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema of flags.yaml, for editors."""
     schema = RegistrySpec.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "sparkctl flags.yaml"}
+
+
+def export(path: Path = EXPORT) -> None:
+    """Write the JSON Schema of flags.yaml to docs/."""
+    path.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
 
 
 def known_keys(path: Sequence[str | int]) -> tuple[str, ...]:

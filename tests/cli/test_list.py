@@ -1,0 +1,147 @@
+"""`sparkctl list`: whole screens at 80 and 120 columns, in a pipe, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparkctl.cli.app import main
+from sparkctl.runtime.manifest import BuiltVariant, Manifest, write_manifest
+
+SAMPLE = (Path(__file__).parents[1] / "data" / "registry" / "sample.yaml").read_text(encoding="utf-8")
+LONG = "A kernel with a description that is too long for one line of eighty columns, so that it folds."
+
+SCREEN_80 = """\
+k_one  6 variants, one, sm_80 and later
+  A kernel with a description that is too long for one line of eighty columns,
+  so that it folds.
+  axes     dtype bf16, fp16
+           head_dim 64, 128
+           stages 1, 2 (default 2)
+  accepts  group 1..64, kv_len 0..
+  source   csrc/one.cu
+  built    cuda sm_90a release fast=0: 2 of 6
+           emulator sm_80 release: 1 of 6
+
+k_two  1 variant, two, sm_90 and later
+  The second.
+  source  csrc/two.cu
+  built   no
+"""
+
+SCREEN_120 = SCREEN_80.replace("columns,\n  so", "columns, so")
+
+VARIANTS_80 = """\
+
+  variant            threads  dynamic smem  built
+  k_one.bf16.d64.s1      128           0 B  -
+  k_one.bf16.d64         128           0 B  cuda sm_90a release, emulator sm_80
+                                            release
+  k_one.bf16.d128        256           0 B  cuda sm_90a release
+  k_one.fp16.d64.s1      128           0 B  -
+  k_one.fp16.d64         128           0 B  -
+  k_one.fp16.d128        256           0 B  -
+"""
+
+Capture = pytest.CaptureFixture[str]
+
+
+def build(folder: Path, backend: str, arch: str, names: list[str], flags: dict[str, str]) -> None:
+    target = folder / "build" / f"{backend}-{arch}-release"
+    target.mkdir(parents=True)
+    variants = tuple(
+        BuiltVariant(
+            name=name,
+            kernel="k_one",
+            family="one",
+            values={},
+            accepts={},
+            block_threads=128,
+            dynamic_smem_bytes=0,
+            static_smem_bytes=None,
+            registers=None,
+            blocks_per_sm=None,
+        )
+        for name in names
+    )
+    write_manifest(target, Manifest("lib.so", backend, arch, "release", flags, "0", "", variants))  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "csrc").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "csrc" / f"{name}.cu").touch()
+    (tmp_path / "flags.yaml").write_text(SAMPLE.replace("The first.", LONG), encoding="utf-8")
+    build(tmp_path, "cuda", "sm_90a", ["k_one.bf16.d64", "k_one.bf16.d128", "k_gone.bf16"], {"fast": "0"})
+    build(tmp_path, "emulator", "sm_80", ["k_one.bf16.d64"], {})
+    return tmp_path
+
+
+@pytest.mark.parametrize(("columns", "screen"), [("80", SCREEN_80), ("120", SCREEN_120)])
+def test_kernels_are_listed_with_axes_ranges_and_what_is_built(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: str, screen: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["list"]) == 0
+    assert capsys.readouterr() == (screen, "")
+
+
+def test_a_pipe_gets_whole_lines(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["list"]) == 0
+    assert f"\n  {LONG}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("args", [["list", "k_one"], ["list", "k_o*"], ["list", "k_one", "--no-color"]], ids=" ".join)
+def test_a_named_kernel_shows_its_variants(capsys: Capture, monkeypatch: pytest.MonkeyPatch, args: list[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(args) == 0
+    assert capsys.readouterr().out == SCREEN_80[: SCREEN_80.index("\nk_two")] + VARIANTS_80
+
+
+def test_verbose_shows_the_variants_of_every_kernel(capsys: Capture) -> None:
+    assert main(["list", "-v"]) == 0
+    out = capsys.readouterr().out
+    assert "k_one.fp16.d64.s1" in out
+    assert out.count("dynamic smem") == 2
+
+
+def test_json_has_everything(capsys: Capture) -> None:
+    assert main(["list", "k_one.bf16.*", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["schema_version"] == 1
+    (kernel,) = data["kernels"]
+    assert kernel["accepts"] == {"group": {"min": 1, "max": 64}, "kv_len": {"min": 0, "max": None}}
+    assert kernel["axes"][2] == {"name": "stages", "values": [1, 2], "short": "s", "default": 2}
+    assert [variant["name"] for variant in kernel["variants"]] == [
+        "k_one.bf16.d64.s1",
+        "k_one.bf16.d64",
+        "k_one.bf16.d128",
+    ]
+    assert kernel["built"][0] == {
+        "folder": "build/cuda-sm_90a-release",
+        "backend": "cuda",
+        "arch": "sm_90a",
+        "profile": "release",
+        "flags": {"fast": "0"},
+        "variants": ["k_one.bf16.d64", "k_one.bf16.d128"],
+        "possible": 3,
+    }
+
+
+def test_an_unreadable_manifest_is_a_warning_and_the_rest_is_listed(project: Path, capsys: Capture) -> None:
+    (project / "build" / "cuda-sm_90a-release" / "manifest.json").write_text("{", encoding="utf-8")
+    assert main(["list"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("warning: ")
+    assert "manifest.json: not a readable manifest" in captured.err
+    assert "emulator sm_80 release: 1 of 6" in captured.out
+
+
+def test_an_unknown_kernel_is_refused_with_a_guess(capsys: Capture) -> None:
+    assert main(["list", "k_tow"]) == 2
+    assert capsys.readouterr() == ("", "error: unknown kernel 'k_tow'\nhint: did you mean 'k_two'?\n")
