@@ -139,7 +139,8 @@ def _edge_results(survey: Survey, run: NinjaRun, history: Mapping[str, Measureme
 
 def _status(root: Path, edge: Edge, survey: Survey, run: NinjaRun) -> Status:
     if edge.name not in run.finished:
-        return "not run" if edge.name in survey.reasons else "up to date"
+        # With no failure, ninja found nothing to do where we expected a touched file to matter.
+        return "not run" if run.failures and edge.name in survey.reasons else "up to date"
     if not run.finished[edge.name]:
         return "failed"
     try:

@@ -79,6 +79,10 @@ def _write_files(survey: Survey, jobs: Jobs, history: Mapping[str, Measurement])
         return (-known.time_s if known else float("-inf"), edge.name)
 
     make_links(plan.paths)
+    if not survey.state.generation:
+        # No state, or one that is lost: what ninja remembers is of commands that cannot be told from the coming ones.
+        for name in (".ninja_log", ".ninja_deps"):
+            (plan.folder / name).unlink(missing_ok=True)
     for folder in {str(Path(edge.output).parent) for edge in survey.edges}:
         (plan.root / folder).mkdir(parents=True, exist_ok=True)
     text = ninja_text(

