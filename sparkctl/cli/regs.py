@@ -33,7 +33,7 @@ Reads the compiler's own log of each build, and builds only what is missing or o
 
 \b
 Examples:
-  sparkctl regs                                        everything, for this GPU
+  sparkctl regs                                        every kernel
   sparkctl regs attn_decode_split_kv_mma --head-dim 128
   sparkctl regs 'attn_decode_*' --arch sm_80,sm_90a    two archs side by side
   sparkctl regs attn_combine -v                        limits, the next step

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from sparkctl.registry import span_variants
+from sparkctl.registry.load import parse_registry
 from sparkctl.registry.schema import json_schema
 
 ROOT = Path(__file__).parents[3]
@@ -46,3 +49,19 @@ def test_every_key_of_the_grammar_is_described_in_the_docs() -> None:
     models = [schema, *schema["$defs"].values()]
     missing = [key for model in models for key in model["properties"] if f"`{key}`" not in text]
     assert not missing
+
+
+def test_the_examples_of_the_docs_are_a_registry(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "registry.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if not block.startswith("#")]
+    min_blocks = "  min_blocks: {kind: define, type: int, default: 1, affects: ['*'], doc: Minimum blocks.}\n"
+    assert len(blocks) == 3
+    source = tmp_path / "csrc" / "decode" / "split_kv_mma.cu"
+    source.parent.mkdir(parents=True)
+    source.touch()
+    blocks.insert(2, min_blocks)
+    registry = parse_registry("version: 1\n" + "".join(blocks), tmp_path / "flags.yaml")
+    assert [variant.name for variant in span_variants(registry.kernels["attn_decode_split_kv_mma"])][:2] == [
+        "attn_decode_split_kv_mma.bf16.d64.s1",
+        "attn_decode_split_kv_mma.bf16.d64",
+    ]
