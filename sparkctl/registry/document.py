@@ -59,7 +59,7 @@ def parse_document(text: str, file: str) -> Document:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
-            raise UsageError(f"{file}:1: the file is empty", hint="sparkctl init writes a first registry")
+            raise UsageError(f"{file}:1: the file is empty", hint="docs/registry.md has the grammar")
         lines: dict[KeyPath, int] = {(): node.start_mark.line + 1}
         data = _Reader(loader, file, lines).read(node, (), ())
     except yaml.MarkedYAMLError as error:

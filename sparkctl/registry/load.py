@@ -33,7 +33,7 @@ def find_project(start: Path | None = None) -> Path:
         if (folder / REGISTRY_NAME).is_file():
             return folder
     raise UsageError(
-        f"no {REGISTRY_NAME} in {origin} or above", hint="sparkctl init writes one; --project DIR names another folder"
+        f"no {REGISTRY_NAME} in {origin} or above", hint="run it inside a project, or name one with --project DIR"
     )
 
 
@@ -47,7 +47,7 @@ def load_registry(path: Path, *, strict: bool = True) -> Registry:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}", hint="sparkctl init writes a first registry") from error
+        raise UsageError(f"{file}: {error.strerror or error}", hint="docs/registry.md has the grammar") from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{file.name}:{line}: not UTF-8 text") from error

@@ -73,7 +73,9 @@ def _variant(kernel: Kernel, point: Mapping[str, AxisValue]) -> Variant:
 def _matching(registry: Registry, patterns: Sequence[str]) -> list[Variant]:
     everything = [variant for kernel in registry.kernels.values() for variant in span_variants(kernel)]
     if not everything:
-        raise UsageError(f"{registry.path.name}: no kernels", hint="sparkctl new KERNEL adds one")
+        raise UsageError(
+            f"{registry.path.name}: no kernels", hint="add one under kernels; docs/registry.md has the grammar"
+        )
     chosen: set[str] = set()
     for pattern in patterns:
         found = {variant.name for variant in everything if _matches(variant, pattern)}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sparkctl.errors import UsageError
 from sparkctl.registry import Registry, load_registry
@@ -16,7 +19,7 @@ DATA = Path(__file__).parents[2] / "data" / "registry" / "broken.yaml"
 BROKEN = yaml.safe_load(DATA.read_text(encoding="utf-8"))
 
 WHOLE_TEXTS = [
-    ("", "flags.yaml:1: the file is empty", "sparkctl init writes a first registry"),
+    ("", "flags.yaml:1: the file is empty", "docs/registry.md has the grammar"),
     ("[]", "flags.yaml:1: key (top level): expected keys with values, found a list", None),
     ("version: 1", "flags.yaml:1: key (top level): needs 'profiles'", None),
     ("version: 1\nprofiles: {}", "flags.yaml:2: key profiles: is empty", None),
@@ -87,3 +90,19 @@ def test_a_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         load_registry(tmp_path / "flags.yaml")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_edit_of_a_good_file_loads_or_is_a_usage_error_with_a_line(
+    registry_of: Callable[[str], Registry], sample_text: str, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(sample_text)))
+    stop = start + data.draw(st.integers(0, 12))
+    new = data.draw(
+        st.sampled_from(["", "\n", " ", ":", "- ", "[", "{", "*", "&a ", "1", "null", "~", "''", "|", "<<: "])
+    )
+    try:
+        registry_of(sample_text[:start] + new + sample_text[stop:])
+    except UsageError as error:
+        assert re.match(r"flags\.yaml:\d+: (key \S.*: |not YAML: |the file is empty)", error.message)
