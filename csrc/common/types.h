@@ -33,39 +33,39 @@ SPARK_HOST_DEVICE float to_float(float x) {
 
 #if defined(SPARK_EMULATOR)
 // Bit-equal to NVIDIA's own host conversions, which an emulated inner loop has no time for.
-SPARK_DEVICE float to_float(bf16 x) {
+SPARK_HOST_DEVICE float to_float(bf16 x) {
   return emulator::bf16_to_float(__bfloat16_as_ushort(x));
 }
-SPARK_DEVICE float to_float(fp16 x) {
+SPARK_HOST_DEVICE float to_float(fp16 x) {
   return emulator::fp16_to_float(__half_as_ushort(x));
 }
-SPARK_DEVICE void convert(float x, bf16& out) {
+SPARK_HOST_DEVICE void convert(float x, bf16& out) {
   out = __ushort_as_bfloat16(emulator::float_to_bf16(x));
 }
-SPARK_DEVICE void convert(float x, fp16& out) {
+SPARK_HOST_DEVICE void convert(float x, fp16& out) {
   out = __ushort_as_half(emulator::float_to_fp16(x));
 }
 #else
-SPARK_DEVICE float to_float(bf16 x) {
+SPARK_HOST_DEVICE float to_float(bf16 x) {
   return __bfloat162float(x);
 }
-SPARK_DEVICE float to_float(fp16 x) {
+SPARK_HOST_DEVICE float to_float(fp16 x) {
   return __half2float(x);
 }
-SPARK_DEVICE void convert(float x, bf16& out) {
+SPARK_HOST_DEVICE void convert(float x, bf16& out) {
   out = __float2bfloat16_rn(x);
 }
-SPARK_DEVICE void convert(float x, fp16& out) {
+SPARK_HOST_DEVICE void convert(float x, fp16& out) {
   out = __float2half_rn(x);
 }
 #endif
-SPARK_DEVICE void convert(float x, float& out) {
+SPARK_HOST_DEVICE void convert(float x, float& out) {
   out = x;
 }
 
 // Rounds to nearest even.
 template <typename T>
-SPARK_DEVICE T from_float(float x) {
+SPARK_HOST_DEVICE T from_float(float x) {
   T out;
   convert(x, out);
   return out;

@@ -29,6 +29,7 @@ inline uint16_t float_to_bf16(float x) {
   return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
 }
 
+// Every NaN becomes 0x7fffffff, as cvt.f32.f16 gives it.
 inline float fp16_to_float(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
@@ -36,7 +37,8 @@ inline float fp16_to_float(uint16_t bits) {
   const uint32_t normal = (magnitude << 13) + rebias + (magnitude >= 0x7c00u ? rebias : 0u);
   // Below 2^-14 the value is a count of 2^-24; as a multiplication it would depend on the denormals mode.
   const uint32_t subnormal = float_to_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  return bits_to_float(sign | (magnitude < 0x0400u ? subnormal : normal));
+  const uint32_t number = sign | (magnitude < 0x0400u ? subnormal : normal);
+  return bits_to_float(magnitude > 0x7c00u ? 0x7fffffffu : number);
 }
 
 // To nearest even; beyond 65519.99 infinity; every NaN becomes 0x7fff, as cvt.rn.f16.f32 gives it.

@@ -46,15 +46,14 @@ inline unsigned __brev(unsigned x) {
   return reversed;
 }
 
-// Selector nibble i picks one of the eight bytes of y:x for byte i; its top bit repeats that byte's sign.
+// The low three bits of selector nibble i pick one of the eight bytes of y:x for byte i. (prmt's sign bit is no part of
+// this function: an H200 ignores it.)
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
   unsigned result = 0;
   for (int i = 0; i < 4; ++i) {
-    const unsigned nibble = selector >> (4 * i) & 0xfu;
-    unsigned byte = static_cast<unsigned>(bytes >> (8 * (nibble & 7u))) & 0xffu;
-    if (nibble & 8u) byte = (byte & 0x80u) ? 0xffu : 0u;
-    result |= byte << (8 * i);
+    const unsigned byte = selector >> (4 * i) & 7u;
+    result |= (static_cast<unsigned>(bytes >> (8 * byte)) & 0xffu) << (8 * i);
   }
   return result;
 }

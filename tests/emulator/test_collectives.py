@@ -124,8 +124,7 @@ def test_bit_functions(collectives: Path) -> None:
         signed = x - (1 << 32) if x >> 31 else x
         high = x & 0xFFF00000
         both = (x ^ 0xFFFFFFFF) << 32 | x
-        byte = [both >> 8 * (n & 7) & 0xFF for n in (0x1, 0x5, 0xC, 0x9)]
-        byte[2], byte[3] = (0xFF if b & 0x80 else 0 for b in byte[2:])
+        byte = [both >> 8 * (n & 7) & 0xFF for n in (0x1, 0x5, 0xC, 0x9)]  # the selector, low nibble first
         assert got[0, i] == bin(x).count("1")
         assert got[1, i] == (high & -high).bit_length()
         assert got[2, i] == 32 - (x >> i % 33 % 32).bit_length()

@@ -25,6 +25,17 @@ template <typename T>
 Status run_widen() {
   const Table p{make_buffer<uint32_t>(65536), make_buffer<uint32_t>(65536)};
   const Status status = finished(launch(widen_kernel<T>, LaunchConfig{dim3(256), dim3(256)}, p));
+  uint32_t differences = 0;
+  for (uint32_t i = 0; i < 65536; ++i) {
+    float expected;
+    if constexpr (dtype_of<T> == DType::bf16) {
+      expected = __bfloat162float(__ushort_as_bfloat16(static_cast<uint16_t>(i)));
+    } else {
+      expected = __half2float(__ushort_as_half(static_cast<uint16_t>(i)));
+    }
+    differences += std::memcmp(&expected, p.floats + i, sizeof expected) != 0;
+  }
+  show("differences", differences);
   show("floats", p.floats, 65536);
   show("unpacked", p.unpacked, 65536);
   return status;
