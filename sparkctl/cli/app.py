@@ -98,23 +98,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except (KeyboardInterrupt, typer.Abort):
-        _print_error("interrupted", None)
+        _print_error(args, "interrupted", None)
         return INTERRUPTED
     except typer.Exit as stop:
         return stop.exit_code
     except SparkctlError as error:
-        _print_error(error.message, error.hint)
+        _print_error(args, error.message, error.hint)
         return _with_traceback(error.exit_code, args)
     except typer.TyperException as error:
-        _print_error(*_usage_error(error))
+        _print_error(args, *_usage_error(error))
         return _with_traceback(2, args)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _print_error(f"{where}{error.strerror or error}", None)
+        _print_error(args, f"{where}{error.strerror or error}", None)
         return _with_traceback(1, args)
     except Exception as error:
         detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        _print_error(f"a bug in sparkctl: {detail}", "sparkctl --debug … shows where; please report it with that")
+        _print_error(args, f"a bug in sparkctl: {detail}", "sparkctl --debug … shows where; please report it with that")
         return _with_traceback(1, args)
 
 
@@ -236,9 +236,9 @@ def _with_traceback(code: int, args: list[str]) -> int:
     return code
 
 
-def _print_error(message: str, hint: str | None) -> None:
+def _print_error(args: Sequence[str], message: str, hint: str | None) -> None:
     """`error: …` and `hint: …` on stderr; further lines are indented below the first."""
-    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and "--no-color" not in sys.argv
+    color = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and "--no-color" not in args
     for label, text, code in (("error", message, "1;31"), ("hint", hint, "36")):
         if text:
             shown = f"\033[{code}m{label}:\033[0m" if color else f"{label}:"

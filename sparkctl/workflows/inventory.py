@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.arch import parse_arch
+from sparkctl.arch import Arch, parse_arch
 from sparkctl.errors import SparkctlError
 from sparkctl.registry import Kernel, Registry, Variant, runs_on, select_variants
 from sparkctl.runtime.manifest import MANIFEST_NAME, Manifest, read_manifest
@@ -46,24 +46,25 @@ def take_inventory(registry: Registry, patterns: Sequence[str] = ()) -> Inventor
     for kernel in registry.kernels.values():
         variants = tuple(variant for variant in selected if variant.kernel.name == kernel.name)
         if variants:
-            built = [_share(folder, manifest, variants) for folder, manifest in manifests]
+            built = [_share(folder, arch, manifest, variants) for folder, arch, manifest in manifests]
             entries.append(KernelEntry(kernel, variants, tuple(share for share in built if share.variants)))
     return Inventory(tuple(entries), tuple(unreadable))
 
 
-def _read_manifests(build: Path) -> tuple[list[tuple[str, Manifest]], list[str]]:
-    manifests: list[tuple[str, Manifest]] = []
+def _read_manifests(build: Path) -> tuple[list[tuple[str, Arch, Manifest]], list[str]]:
+    """Folder, arch and manifest of each library; what cannot be read is a message."""
+    manifests: list[tuple[str, Arch, Manifest]] = []
     unreadable: list[str] = []
     for path in sorted(build.glob(f"*/{MANIFEST_NAME}")):
         try:
-            manifests.append((f"{build.name}/{path.parent.name}", read_manifest(path.parent)))
+            manifest = read_manifest(path.parent)
+            manifests.append((f"{build.name}/{path.parent.name}", parse_arch(manifest.arch), manifest))
         except SparkctlError as error:
             unreadable.append(error.message)
     return manifests, unreadable
 
 
-def _share(folder: str, manifest: Manifest, variants: Sequence[Variant]) -> Built:
-    arch = parse_arch(manifest.arch)
+def _share(folder: str, arch: Arch, manifest: Manifest, variants: Sequence[Variant]) -> Built:
     inside = {variant.name for variant in manifest.variants}
     return Built(
         folder=folder,
