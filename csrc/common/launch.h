@@ -51,8 +51,6 @@ Status launch_named(const char* text, Kernel kernel, const LaunchConfig& config,
 namespace spark {
 namespace detail {
 
-inline constexpr size_t kSharedWithoutOptIn = 48 * 1024;
-
 inline Status cuda_status(const char* text, const char* step, cudaError_t code) {
   if (code == cudaSuccess) return ok();
   return error("%.*s: %s: %s (%s)", kernel_name_length(text), text, step, cudaGetErrorString(code),
@@ -87,7 +85,9 @@ inline bool supports_dependent_launch() {
 
 template <typename Kernel, typename... Args>
 Status launch_named(const char* text, Kernel kernel, const LaunchConfig& config, Args... args) {
-  if (config.dynamic_smem > detail::kSharedWithoutOptIn) {
+  // Without the opt-in 48 KiB are the limit of static and dynamic shared memory together, so any dynamic size may need
+  // it.
+  if (config.dynamic_smem > 0) {
     const cudaError_t code = detail::allow_dynamic_smem(reinterpret_cast<const void*>(kernel), config.dynamic_smem);
     if (code != cudaSuccess) {
       cudaGetLastError();  // or the next launch would report this one's error
