@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from sparkctl.registry.model import ResolvedFlags
 from sparkctl.toolchain import Toolchain
 
 CUDA_HOST_OPTIONS = "-Xcompiler=-fPIC,-fvisibility=hidden,-fno-gnu-unique"
+_BAD_IN_DEFINES = re.compile(r"[$`\n]|\\(?!,)")
+_BAD_IN_PATHS = re.compile(r"""[$`"\\\n]""")
+_BAD_BARE = re.compile(r"""[^\w.,:=/+@%^ -]""")
 HOST_OPTIONS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique")
 
 
@@ -91,10 +95,14 @@ def define_options(defines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _safe_for_nvcc(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """nvcc runs its own stages through a shell, in double quotes: there `$(…)` and backticks would be run."""
-    for word in argv:
-        if "$" in word or "`" in word:
-            raise UsageError(f"nvcc would hand {word!r} to a shell", hint="leave out '$' and '`'")
+    """nvcc runs its stages through a shell: defines and paths in double quotes, where `$(…)`, backticks and
+    backslashes still act, and what -Xptxas, -Xcompiler and the like pass on without any."""
+    for before, word in zip(("", *argv), argv, strict=False):
+        is_path = before in ("-c", "-o", "-MF") or word == argv[0]
+        bad = _BAD_IN_DEFINES if word.startswith("-D") else _BAD_IN_PATHS if is_path else _BAD_BARE
+        if found := bad.search(word):
+            hint = f"leave out {found[0]!r}, or put it into a header"
+            raise UsageError(f"nvcc would hand {word!r} to a shell", hint=hint)
     return checked(argv)
 
 

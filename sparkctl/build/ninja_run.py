@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from sparkctl.toolchain import run_tool, start_tool
 
 STATUS_MARK = "@sparkctl@ "
 GRACE_S = 5.0
+PAUSE_S = 0.1
 _STATUS = re.compile(re.escape(STATUS_MARK) + "(.*)")
 
 
@@ -52,15 +54,16 @@ def run_ninja(
     process = start_tool(argv, cwd=cwd, env=env, keep_fds=() if lock_fd is None else (lock_fd,))
     assert process.stdout is not None
     parser = _Parser(run, on_edge)
-    try:
-        with process.stdout, MemorySampler(process.pid) as sampler:
-            for line in process.stdout:
-                parser.take(line.rstrip("\n"))
-            run.returncode = process.wait()
-        parser.end()
-    except BaseException:
-        _stop(process)
-        raise
+    with process.stdout as stream, MemorySampler(process.pid) as sampler:
+        try:
+            _read_lines(stream.fileno(), parser)
+        except BaseException:
+            _stop(process)
+            _read_lines(stream.fileno(), parser)
+            parser.end()
+            raise
+        run.returncode = process.wait()
+    parser.end()
     run.peaks = sampler.peaks
 
 
@@ -95,13 +98,34 @@ def read_times(log: Path) -> dict[str, float]:
     return times
 
 
+def _read_lines(descriptor: int, parser: _Parser) -> None:
+    """Until the stream ends. What has not been followed by anything for a moment is complete."""
+    rest = b""
+    while True:
+        if not select.select([descriptor], [], [], PAUSE_S)[0]:
+            parser.pause()
+            continue
+        block = os.read(descriptor, 1 << 16)
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            parser.take(line.decode("utf-8", "replace"))
+        if not block:
+            if rest:
+                parser.take(rest.decode("utf-8", "replace"))
+            return
+
+
 class _Parser:
-    """ninja prints a status line when an edge ends, then `FAILED:`, the command and the output where it broke."""
+    """ninja prints a status line when an edge ends, then `FAILED:`, the command and the output where it broke.
+
+    Only the next status line, or the end, shows that an edge's text is complete; a pause lets progress know earlier.
+    """
 
     def __init__(self, run: NinjaRun, on_edge: Callable[[str, bool], None]) -> None:
         self._run = run
         self._on_edge = on_edge
         self._edge: str | None = None
+        self._told: str | None = None
         self._lines: list[str] = []
 
     def take(self, line: str) -> None:
@@ -113,6 +137,12 @@ class _Parser:
             self._run.messages.append(line.removeprefix("ninja: "))
         else:
             self._lines.append(line)
+
+    def pause(self) -> None:
+        """Nothing more came for a while: tell progress of an edge that seems well."""
+        if self._edge is not None and self._edge != self._told and not self._lines:
+            self._told = self._edge
+            self._on_edge(self._edge, True)
 
     def end(self) -> None:
         """The edge whose lines were gathered is complete."""
@@ -128,10 +158,11 @@ class _Parser:
         else:
             self._run.messages += lines
         self._run.finished[name] = well
-        self._on_edge(name, well)
+        if not well or name != self._told:
+            self._on_edge(name, well)
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     """ninja passes the signal on to its compilers and removes what they were writing."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)

@@ -72,7 +72,7 @@ def run_tool(
 
 def start_tool(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], keep_fds: Sequence[int] = ()
-) -> subprocess.Popen[str]:
+) -> subprocess.Popen[bytes]:
     """Start a program that ends with us, whatever ends us: the kernel sends it SIGTERM when this thread is gone.
 
     Both its streams come from `stdout`. It leads a process group of its own, so that a Ctrl-C reaches only us.
@@ -94,8 +94,6 @@ def start_tool(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
             process_group=0,
             pass_fds=keep_fds,
             preexec_fn=die_with_parent,

@@ -1,0 +1,81 @@
+"""Which edges must run, and the reason given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparkctl.build.model import Edge
+from sparkctl.build.state import UNKNOWN, EdgeRecord, FolderState, InputDigests, load_state, save_state, write_text
+from sparkctl.build.survey import explain_change
+
+EDGE = Edge("a", None, "a.cu", "a.o", "a.ptxas", ("nvcc", "-O3", "-c", "a.cu"))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "a.cu").write_text("source")
+    (tmp_path / "a.h").write_text("header")
+    return tmp_path
+
+
+def record(root: Path, **changes: object) -> EdgeRecord:
+    inputs = InputDigests(root).digests(["a.cu", "a.h"])
+    return EdgeRecord(**{"salt": "s.1", "argv": EDGE.argv, "compiler": "c", "inputs": inputs, **changes})
+
+
+def change(root: Path, known: EdgeRecord | None, edge: Edge = EDGE) -> str | None:
+    return explain_change(edge, known, "c", InputDigests(root))
+
+
+def test_an_unchanged_edge_has_no_reason(root: Path) -> None:
+    assert change(root, record(root)) is None
+
+
+def test_an_edge_without_record_was_never_built(root: Path) -> None:
+    assert change(root, None) == "not built in this folder yet"
+
+
+def test_changed_inputs_are_named(root: Path) -> None:
+    known = record(root)
+    (root / "a.h").write_text("other")
+    assert change(root, known) == "a.h changed"
+    (root / "a.cu").write_text("other")
+    assert change(root, known) == "a.cu changed (and 1 more)"
+    (root / "a.cu").unlink()
+    assert change(root, known) == "a.cu is gone (and 1 more)"
+
+
+def test_an_input_that_changed_while_it_was_compiled_is_never_equal(root: Path) -> None:
+    assert change(root, record(root, inputs={"a.cu": UNKNOWN})) == "a.cu changed"
+
+
+def test_changed_options_are_named(root: Path) -> None:
+    assert change(root, record(root, argv=("nvcc", "-O2", "-c", "a.cu"))) == "options changed: without -O2, with -O3"
+    assert change(root, record(root, argv=("nvcc", "-c", "-O3", "a.cu"))) == "the order of options changed"
+
+
+def test_another_compiler_is_a_reason(root: Path) -> None:
+    assert change(root, record(root, compiler="older")) == "the compiler changed"
+
+
+def test_state_survives_a_round_trip(root: Path) -> None:
+    state = FolderState(3, {"a": record(root)}, "key")
+    save_state(root, state)
+    assert load_state(root) == state
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 1, "edges": {"a": 3}}'])
+def test_an_unreadable_state_is_an_empty_one(root: Path, text: str) -> None:
+    (root / "state.json").write_text(text)
+    assert load_state(root) == FolderState()
+
+
+def test_equal_text_is_not_written_again(root: Path) -> None:
+    assert write_text(root / "x", "one")
+    before = (root / "x").stat().st_mtime_ns
+    assert not write_text(root / "x", "one")
+    assert (root / "x").stat().st_mtime_ns == before
+    assert write_text(root / "x", "two")
+    assert [path.name for path in root.glob(".*")] == []
