@@ -14,9 +14,8 @@ struct Table {
 template <typename T>
 __global__ void widen_kernel(const __grid_constant__ Table p) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-  T x;
   const auto bits = static_cast<uint16_t>(i);
-  memcpy(static_cast<void*>(&x), &bits, sizeof x);
+  const T x = reinterpret_cast<const T&>(bits);
   p.floats[i] = __float_as_uint(to_float(x));
   p.unpacked[i] = __float_as_uint(unpack2<T>(i << 16 | (i ^ 1u)).y);
 }
@@ -52,8 +51,7 @@ template <typename T>
 __global__ void narrow_kernel(const __grid_constant__ Narrowed p) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= p.count) return;
-  const T x = from_float<T>(p.in[i]);
-  memcpy(p.out + i, &x, sizeof x);
+  reinterpret_cast<T*>(p.out)[i] = from_float<T>(p.in[i]);
   p.packed[i] = pack2<T>(p.in[i], p.in[(i + 1) % p.count]);
 }
 
