@@ -1,7 +1,7 @@
 // Running a grid: its checks, its order of blocks and the host threads they are spread over.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <exception>
 #include <mutex>
 #include <numeric>
 #include <system_error>
@@ -72,6 +72,18 @@ class GridRun {
 
   // Takes blocks until none is left or one has failed.
   void work() {
+    try {
+      take_blocks();
+    } catch (const std::exception& exception) {  // the host has no more memory
+      note_failure(0, std::string(grid_.kernel) + ": " + exception.what());
+    }
+  }
+
+  uint64_t count() const { return count_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  void take_blocks() {
     std::unique_ptr<Block> block = borrow_block();
     block->grid = &grid_;
     block->call = call_;
@@ -90,10 +102,6 @@ class GridRun {
     give_back_block(std::move(block));
   }
 
-  uint64_t count() const { return count_; }
-  const std::string& error() const { return error_; }
-
- private:
   uint3 block_at(uint64_t position) const {
     uint64_t i = position;
     if (settings_.schedule == SPARK_EMULATOR_DESCENDING) i = count_ - 1 - position;

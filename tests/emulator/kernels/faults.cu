@@ -78,6 +78,12 @@ __global__ void exited_lane_in_mask(const __grid_constant__ Params p) {
   p.out[threadIdx.x] = __shfl_xor_sync(kFullMask, 1.0f, 1);  // here: exited
 }
 
+__global__ void exited_lane_in_later_mask(const __grid_constant__ Params p) {
+  if (threadIdx.x == 5) return;
+  __syncwarp(threadIdx.x < 32 ? ~(1u << 5) : ~0u);
+  p.out[threadIdx.x] = __shfl_xor_sync(kFullMask, 1.0f, 1);  // here: exited before
+}
+
 __global__ void exited_lanes_left_out_of_mask(const __grid_constant__ Params p) {
   if (threadIdx.x % 32 >= 8) return;
   p.out[threadIdx.x] = __shfl_xor_sync(0xffu, 1.0f, 1);
@@ -203,6 +209,7 @@ CASE(barrier_counts_differ) {
 FAULT(barrier_id_is_out_of_range)
 FAULT(barrier_waits_while_lanes_shuffle)
 FAULT(exited_lane_in_mask)
+FAULT(exited_lane_in_later_mask)
 FAULT(exited_lanes_left_out_of_mask)
 FAULT(own_lane_not_in_mask)
 FAULT(shuffle_reads_outside_mask)
