@@ -1,12 +1,15 @@
-// The shapes that a decode kernel accepts; the tensors themselves are checked where they enter, in bindings/.
+// What the launchers of the decode kernels share: the shapes that they accept, and the grid that they launch. The
+// tensors themselves are checked where they enter, in bindings/.
 #pragma once
 
 #include "attention/checks.h"
 #include "attention/params.h"
+#include "common/launch.h"
+#include "common/math.h"
 
 namespace spark {
 
-// Internal linkage: every kernel has its own ranges.
+// Internal linkage here and below: every kernel has its own ranges and block.
 static inline Status check_decode(const DecodeParams& p) {
   const Status variant = check_variant<SPARK_DTYPE, SPARK_HEAD_DIM>(p.dtype, p.head_dim);
   if (variant.code != STATUS_OK) return variant;
@@ -30,6 +33,18 @@ static inline Status check_decode(const DecodeParams& p) {
     if (status.code != STATUS_OK) return status;
   }
   return ok();
+}
+
+// grid: [num_kv_heads * passes, num_splits, batch]; a CTA takes `rows_per_cta` of a kv head's group * qo_len query
+// rows.
+static inline LaunchConfig decode_launch_config(const DecodeParams& p, int rows_per_cta, void* stream) {
+  const int passes = ceil_div(p.num_qo_heads / p.num_kv_heads * p.qo_len, rows_per_cta);
+  LaunchConfig config;
+  config.grid = dim3(p.num_kv_heads * passes, p.num_splits, p.batch);
+  config.block = dim3(SPARK_BLOCK);
+  config.dynamic_smem = SPARK_DYNAMIC_SMEM;
+  config.stream = stream;
+  return config;
 }
 
 }  // namespace spark
