@@ -83,10 +83,10 @@ def link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool, tvm_library:
 
 
 def nvcc_program(toolchain: Toolchain, paths: Paths) -> str:
-    """nvcc by its real path, so that a symlink to the same toolkit is the same command; a script by its own."""
+    """The toolkit's own nvcc, however it was found, so that the same toolkit is the same command; a script that adds
+    options is called itself."""
     nvcc = toolchain.require_nvcc()
-    real = nvcc.path.resolve()
-    return paths.text(real if real == nvcc.root / "bin" / "nvcc" else nvcc.path)
+    return paths.text(nvcc.root / "bin" / "nvcc" if nvcc.plain else nvcc.path)
 
 
 def define_options(defines: Mapping[str, str]) -> tuple[str, ...]:

@@ -89,19 +89,20 @@ def _show_plan(console: Console, plan: PlanResult, result: BuildResult, *, expla
 
 
 def _table(edges: Sequence[EdgeResult], *, explain: bool) -> Any:
+    """With reasons there is no room for the rest at 80 columns; the totals still have it."""
     from rich.text import Text
 
-    headers = ["variant", "status", "time s", "saved s", "peak MiB", *(["why"] if explain else [])]
-    table = plain_table(*headers, right=("time s", "saved s", "peak MiB"))
+    numbers = ("time s",) if explain else ("time s", "saved s", "peak MiB")
+    table = plain_table("variant", "status", *numbers, *(["why"] if explain else []), right=numbers)
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for edge in edges:
-        cells: list[Text | str] = [
-            Text(edge.name),
-            Text(edge.status, style=STATUS_STYLES[edge.status]),
-            _number(edge.time_s, 2),
-            _number(edge.saved_s, 2),
-            _number(edge.peak_bytes / _MIB if edge.peak_bytes else None, 0),
-        ]
-        table.add_row(*cells, *([Text(edge.reason or "nothing changed")] if explain else []))
+        cells: list[Text | str] = [Text(edge.name), Text(edge.status, style=STATUS_STYLES[edge.status])]
+        cells.append(_number(edge.time_s, 2))
+        if explain:
+            cells.append(Text(edge.reason or "nothing changed"))
+        else:
+            cells += [_number(edge.saved_s, 2), _number(edge.peak_bytes / _MIB if edge.peak_bytes else None, 0)]
+        table.add_row(*cells)
     return table
 
 
@@ -109,22 +110,20 @@ def _totals(plan: PlanResult, result: BuildResult) -> Iterator[str]:
     counts = Counter(edge.status for edge in plan.edges)
     parts = [f"{counts[status]} {status}" for status in STATUS_STYLES if counts[status]]
     yield f"{plan.label}: {', '.join(parts)} in {plan.wall_s:.2f} s"
-    ran = [edge for edge in plan.edges if edge.time_s is not None]
-    if ran:
+    if any(edge.time_s is not None for edge in plan.edges):
         yield f"  jobs      {result.jobs} ({result.jobs_reason})"
-    saved = sum(edge.saved_s or 0 for edge in plan.edges)
     if counts["cached"]:
-        yield f"  cache     {counts['cached']} hits, {saved:.1f} s of compiling saved"
-    peaks = [edge.peak_bytes for edge in plan.edges if edge.peak_bytes]
-    if peaks:
+        saved = sum(edge.saved_s or 0 for edge in plan.edges)
+        yield f"  cache     {counts['cached']} hit{'s' * (counts['cached'] > 1)}, {saved:.1f} s of compiling saved"
+    if peaks := [edge.peak_bytes for edge in plan.edges if edge.peak_bytes]:
         yield f"  memory    {max(peaks) / _MIB:.0f} MiB at the peak of the heaviest"
-    slowest = sorted(ran, key=lambda edge: -(edge.time_s or 0))[:SLOWEST]
-    if slowest and counts["built"]:
-        yield "  slowest   " + ", ".join(f"{edge.name} {edge.time_s:.2f} s" for edge in slowest)
+    compiled = [(edge.time_s, edge.name) for edge in plan.edges if edge.status == "built" and edge.time_s is not None]
+    for index, (seconds, name) in enumerate(sorted(compiled, reverse=True)[:SLOWEST]):
+        yield f"  {'' if index else 'slowest':<10}{seconds:.2f} s  {name}"
     if plan.kept:
-        yield f"  kept      {len(plan.kept)} variants built earlier and still valid"
+        yield f"  kept      {len(plan.kept)} built earlier and still valid"
     if plan.dropped:
-        yield f"  dropped   {len(plan.dropped)} variants built earlier and out of date: build them to have them back"
+        yield f"  dropped   {len(plan.dropped)} built earlier and out of date; building them brings them back"
     for warning in plan.warnings:
         yield f"  {warning}"
     if not plan.failed:

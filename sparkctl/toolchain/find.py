@@ -29,6 +29,7 @@ class Toolchain:
     def require_nvcc(self) -> Nvcc:
         """nvcc, or MissingTool that says how to get it."""
         if self.nvcc is None:
+            self.require_host()  # without it nvcc cannot be asked
             message = "no nvcc: looked at --nvcc, SPARKCTL_NVCC, CUDA_HOME, CUDA_PATH, PATH and the nvidia wheels"
             raise MissingTool(message, hint=WHEELS_HINT)
         return self.nvcc
@@ -59,10 +60,11 @@ class Toolchain:
 def find_toolchain(*, nvcc: str | None = None, environ: Mapping[str, str] = os.environ) -> Toolchain:
     """Look for every tool. What is missing is None; MissingTool only for a tool that was named and is not there."""
     memory = ProbeMemory(user_cache_folder(environ))
-    found = find_nvcc(nvcc, environ, memory)
+    host = find_host_compiler(environ, memory)
+    found = find_nvcc(nvcc, environ, memory) if host else None
     return Toolchain(
         nvcc=found,
-        host=find_host_compiler(environ, memory),
+        host=host,
         ninja=find_program("ninja", environ),
         ccache=find_program("ccache", environ),
         cuobjdump=_find_cuobjdump(found, environ),

@@ -34,6 +34,7 @@ class Nvcc:
     include_dirs: tuple[Path, ...]
     library_dirs: tuple[Path, ...]
     gpu_codes: tuple[str, ...]  # ("sm_75", ...): without a and f suffixes
+    plain: bool  # `path` adds nothing to the toolkit's own nvcc
     identity: str  # hash over nvcc, cicc, ptxas, cudafe++ and fatbinary
 
 
@@ -106,6 +107,7 @@ def _probe(path: Path, source: str, reason: str, memory: ProbeMemory) -> Nvcc:
         include_dirs=tuple(d for d in (root / "include", root / "include" / "cccl") if d.is_dir()),
         library_dirs=tuple(d for d in (root / "lib64", root / "lib") if d.is_dir()),
         gpu_codes=tuple(facts["gpu_codes"]),
+        plain=facts["plain"],
         identity=facts["identity"],
     )
 
@@ -121,12 +123,12 @@ def _still_true(facts: dict[str, Any]) -> bool:
 def _ask(path: Path) -> dict[str, Any]:
     try:
         release = run_tool([path, "--version"], timeout=PROBE_TIMEOUT_S).stdout
-        dryrun = run_tool([path, "--dryrun", "-x", "cu", "-c", "/dev/null", "-o", "/dev/null"], timeout=PROBE_TIMEOUT_S)
+        stages = _dry_run(path)
         codes = run_tool([path, "--list-gpu-code"], timeout=PROBE_TIMEOUT_S).stdout.split()
     except SparkctlError as error:
         raise MissingTool(f"{path} does not work: {error.message}", hint=WHEELS_HINT) from error
     version = re.search(r"release [0-9.]+, V([0-9.]+)", release)
-    top = re.search(r"^#\$ TOP=(.*)$", dryrun.stderr, re.MULTILINE)
+    top = re.search(r"^#\$ TOP=(.*)$", stages, re.MULTILINE)
     if version is None or top is None:
         raise MissingTool(f"{path} does not answer like nvcc", hint=WHEELS_HINT)
     root = Path(top[1].strip()).resolve()
@@ -136,10 +138,35 @@ def _ask(path: Path) -> dict[str, Any]:
     return {
         "version": version[1],
         "root": str(root),
+        "plain": _adds_nothing(path, root, stages),
         "gpu_codes": codes,
         "programs": {str(program): file_identity(program) for program in present},
         "identity": hash_files(present),
     }
+
+
+def _dry_run(path: Path) -> str:
+    words = ["--dryrun", "-x", "cu", "-c", "/dev/null", "-o", "/dev/null"]
+    return run_tool([str(path), *words], timeout=PROBE_TIMEOUT_S).stderr
+
+
+def _adds_nothing(path: Path, root: Path, stages: str) -> bool:
+    """Whether `path` is the toolkit's own nvcc, or a script that calls it with no option of its own."""
+    real = root / "bin" / "nvcc"
+    if path.resolve() == real:
+        return True
+    try:
+        return _commands(stages, root) == _commands(_dry_run(real), root)
+    except SparkctlError:
+        return False
+
+
+def _commands(stages: str, root: Path) -> list[str]:
+    """The dry run's commands without what differs between two calls: process ids and the toolkit's spelling."""
+    top = re.search(r"^#\$ TOP=(.*)$", stages, re.MULTILINE)
+    spelled = top[1].strip() if top else str(root)
+    lines = [line for line in stages.splitlines() if line.startswith("#$ ") and not re.match(r"#\$ \w+=", line)]
+    return [re.sub(r"tmpxft_[0-9a-f]+_", "tmpxft_", line.replace(spelled, "TOP")) for line in lines]
 
 
 def hash_files(paths: list[Path]) -> str:

@@ -225,6 +225,16 @@ def test_spaces_and_unicode_in_paths_work(tiny, tmp_path: Path, backend) -> None
     assert statuses(tiny.build(backend=backend))["alpha.n1"] == "built"
 
 
+@pytest.mark.parametrize("backend", ["cuda", "emulator"])
+def test_very_long_paths_work(tiny, tmp_path: Path, backend) -> None:
+    place = tmp_path.joinpath(*(letter * 200 for letter in "abcdefgh"), "project")
+    place.parent.mkdir(parents=True)
+    tiny.root.rename(place)
+    tiny.root = place
+    assert not tiny.build(backend=backend).failed
+    assert set(statuses(tiny.build(backend=backend)).values()) == {"up to date"}
+
+
 def test_spaces_in_source_names_and_headers_work(tiny) -> None:
     tiny.write("csrc/with space.h", "#define SCALE 2.0f\n")
     alpha = (tiny.root / "csrc/alpha.cu").read_text()

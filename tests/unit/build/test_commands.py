@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ NVCC = Nvcc(
     include_dirs=(TOOLKIT / "include",),
     library_dirs=(TOOLKIT / "lib64",),
     gpu_codes=("sm_90",),
+    plain=True,
     identity="0123456789abcdef",
 )
 HOST = HostCompiler(Path("/usr/bin/g++"), "g++ 12.2.0", "PATH", "g++ 12.2.0 x86_64")
@@ -138,10 +140,9 @@ def test_paths_inside_the_project_are_relative_and_others_are_not() -> None:
     assert path_text(Path("/opt/x"), ROOT) == "/opt/x"
 
 
-def test_an_nvcc_that_is_a_script_elsewhere_is_called_as_it_is(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    script = tmp_path / "nvcc"
-    script.write_text("#!/bin/sh\n")
-    toolchain = replace(TOOLCHAIN, nvcc=replace(NVCC, path=script))
-    assert nvcc_program(toolchain, PATHS) == str(script)
+def test_a_script_that_adds_options_is_called_itself_and_one_that_adds_none_is_not() -> None:
+    script = Path("/usr/local/bin/nvcc")
+    adding = replace(TOOLCHAIN, nvcc=replace(NVCC, path=script, plain=False))
+    assert nvcc_program(adding, PATHS) == "/usr/local/bin/nvcc"
+    plain = replace(TOOLCHAIN, nvcc=replace(NVCC, path=script))
+    assert nvcc_program(plain, PATHS) == "build/.links/toolkit-01234567/bin/nvcc"

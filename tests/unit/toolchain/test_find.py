@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from sparkctl.toolchain.nvcc import find_nvcc
 FAKE = """#!/bin/sh
 echo "$*" >> "{calls}"
 case "$*" in
-  --version) echo "Cuda compilation tools, release 13.0, V{version}";;
-  --dryrun*) echo '#$ _SPACE_= ' >&2; echo "#$ TOP={root}/bin/.." >&2;;
-  --list-gpu-code) printf 'sm_80\\nsm_90\\n';;
+  *--version) echo "Cuda compilation tools, release 13.0, V{version}";;
+  *--dryrun*) 
+    echo "#$ TOP={root}/bin/.." >&2
+    echo "#$ ptxas {root}/bin/../x tmpxft_$(printf %08x $$)_0 ${{*%%--dryrun*}}" >&2;;
+  *--list-gpu-code) printf 'sm_80\\nsm_90\\n';;
   -cubin*sm_90a*) exit 0;;
   *) echo "unsupported gpu architecture" >&2; exit 1;;
 esac
@@ -84,6 +87,11 @@ def test_the_root_comes_from_the_dry_run_and_not_from_the_folder(tmp_path: Path)
     assert found.path == script
     assert found.root == tmp_path / "cuda-13.0"
     assert found.include_dirs == (tmp_path / "cuda-13.0" / "include",)
+    assert found.plain
+    script.write_text(f'#!/bin/sh\nexec {real} -allow-unsupported-compiler "$@"\n')
+    adding = find(tmp_path, {"PATH": f"{script.parent}:/usr/bin:/bin"})
+    assert adding.root == found.root
+    assert not adding.plain
 
 
 @pytest.mark.parametrize("name", ["--nvcc", "SPARKCTL_NVCC"])
@@ -119,14 +127,20 @@ def test_a_symlink_to_the_same_toolkit_has_the_same_root_and_identity(tmp_path: 
 
 
 def test_without_any_nvcc_the_hint_says_what_to_install(tmp_path: Path) -> None:
-    environ = {"PATH": "/nowhere", "SPARKCTL_CACHE_DIR": str(tmp_path)}
-    toolchain = find_toolchain(environ=environ)
-    with pytest.raises(MissingTool) as caught:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "g++").symlink_to(shutil.which("g++") or "/usr/bin/g++")
+    toolchain = find_toolchain(environ={"PATH": str(tmp_path / "bin"), "SPARKCTL_CACHE_DIR": str(tmp_path)})
+    with pytest.raises(MissingTool, match="no nvcc: looked at --nvcc, SPARKCTL_NVCC") as caught:
         toolchain.require_nvcc()
     assert caught.value.hint == "pip install 'sparkctl[toolchain]'"
     assert caught.value.exit_code == 3
-    with pytest.raises(MissingTool, match=r"no g\+\+"):
-        toolchain.require_host()
+
+
+def test_without_gxx_that_is_what_is_missing(tmp_path: Path) -> None:
+    toolchain = find_toolchain(environ={"PATH": "/nowhere", "SPARKCTL_CACHE_DIR": str(tmp_path)})
+    for ask in (toolchain.require_host, toolchain.require_nvcc):
+        with pytest.raises(MissingTool, match=r"no g\+\+ on PATH"):
+            ask()
 
 
 def test_a_cxx_that_is_not_there_is_an_error(tmp_path: Path) -> None:
