@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-MEMORY_VERSION = 2
+MEMORY_VERSION = 3
 
 
 def user_cache_folder(environ: Mapping[str, str]) -> Path:

@@ -35,7 +35,7 @@ class Nvcc:
     library_dirs: tuple[Path, ...]
     gpu_codes: tuple[str, ...]  # ("sm_75", ...): without a and f suffixes
     plain: bool  # `path` adds nothing to the toolkit's own nvcc
-    identity: str  # hash over nvcc, cicc, ptxas, cudafe++ and fatbinary
+    identity: str  # hash over nvcc, cicc, ptxas, cudafe++, fatbinary and how nvcc calls them
 
 
 def find_nvcc(nvcc: str | None, environ: Mapping[str, str], memory: ProbeMemory) -> Nvcc | None:
@@ -141,8 +141,14 @@ def _ask(path: Path) -> dict[str, Any]:
         "plain": _adds_nothing(path, root, stages),
         "gpu_codes": codes,
         "programs": {str(program): file_identity(program) for program in present},
-        "identity": hash_files(present),
+        "identity": _identity(present, _commands(stages, root)),
     }
+
+
+def _identity(programs: list[Path], commands: list[str]) -> str:
+    """The stages' command lines tell toolkits apart that hold the same programs and keep their headers elsewhere."""
+    text = "\n".join([hash_files(programs), *commands])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _dry_run(path: Path) -> str:

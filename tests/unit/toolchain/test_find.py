@@ -15,12 +15,13 @@ from sparkctl.toolchain import nvcc as nvcc_module
 from sparkctl.toolchain.nvcc import find_nvcc
 
 FAKE = """#!/bin/sh
-echo "$*" >> "{calls}"
+root="${{0%/bin/nvcc}}"
+echo "$*" >> "$root/calls"
 case "$*" in
   *--version) echo "Cuda compilation tools, release 13.0, V{version}";;
-  *--dryrun*) 
-    echo "#$ TOP={root}/bin/.." >&2
-    echo "#$ ptxas {root}/bin/../x tmpxft_$(printf %08x $$)_0 ${{*%%--dryrun*}}" >&2;;
+  *--dryrun*)
+    echo "#$ TOP=$root/bin/.." >&2
+    echo "#$ ptxas $root/bin/../x tmpxft_$(printf %08x $$)_0 ${{*%%--dryrun*}}" >&2;;
   *--list-gpu-code) printf 'sm_80\\nsm_90\\n';;
   -cubin*sm_90a*) exit 0;;
   *) echo "unsupported gpu architecture" >&2; exit 1;;
@@ -39,7 +40,7 @@ def make_toolkit(root: Path, version: str = "13.0.88") -> Path:
     program.parent.mkdir(parents=True)
     for folder in ("include", "lib64"):
         (root / folder).mkdir()
-    program.write_text(FAKE.format(version=version, root=root, calls=root / "calls"))
+    program.write_text(FAKE.format(version=version))
     program.chmod(0o755)
     return program
 
@@ -124,6 +125,21 @@ def test_a_symlink_to_the_same_toolkit_has_the_same_root_and_identity(tmp_path: 
     through_link = find(tmp_path, {"CUDA_HOME": str(tmp_path / "cuda")})
     direct = find(tmp_path, {}, str(program))
     assert (through_link.root, through_link.identity) == (direct.root, direct.identity)
+
+
+def test_equal_programs_that_find_their_headers_elsewhere_are_another_toolkit(tmp_path: Path) -> None:
+    wheel, installed = make_toolkit(tmp_path / "wheel"), make_toolkit(tmp_path / "installed")
+    for program in (wheel, installed):
+        program.write_text(program.read_text().replace("bin/../x", 'bin/../x -I$(cat "$root/layout")'))
+    assert wheel.read_bytes() == installed.read_bytes()
+    for place, folder in ((tmp_path / "wheel", "include"), (tmp_path / "installed", "targets/include")):
+        (place / "layout").write_text(folder)
+    assert find(tmp_path, {}, str(wheel)).identity != find(tmp_path, {}, str(installed)).identity
+    (tmp_path / "third").mkdir()
+    third = make_toolkit(tmp_path / "third" / "wheel")
+    third.write_bytes(wheel.read_bytes())
+    (tmp_path / "third/wheel/layout").write_text("include")
+    assert find(tmp_path, {}, str(wheel)).identity == find(tmp_path, {}, str(third)).identity
 
 
 def test_without_any_nvcc_the_hint_says_what_to_install(tmp_path: Path) -> None:
