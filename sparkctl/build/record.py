@@ -21,6 +21,7 @@ from sparkctl.build.survey import Survey
 from sparkctl.runtime.manifest import MANIFEST_NAME
 
 NINJA_NAME = "build.ninja"
+_WARNING = re.compile(r"\bwarning *[:#]")
 _HIT = re.compile(r"^(direct|preprocessed)_cache_hit$", re.MULTILINE)
 
 
@@ -158,9 +159,9 @@ def _failed_link(plan: BuildPlan, run: NinjaRun) -> EdgeResult:
 
 def _warnings(survey: Survey, run: NinjaRun) -> tuple[str, ...]:
     """Compilers' warnings: nvcc's are in the ptxas logs."""
-    lines = [line for line in run.messages if "warning" in line]
+    lines = [line for line in run.messages if _WARNING.search(line)]
     for edge in survey.edges:
         if edge.log and run.finished.get(edge.name):
             text = (survey.plan.root / edge.log).read_text(encoding="utf-8", errors="replace")
-            lines += [line for line in text.splitlines() if "warning" in line.lower()]
+            lines += [line for line in text.splitlines() if _WARNING.search(line)]
     return tuple(dict.fromkeys(lines))

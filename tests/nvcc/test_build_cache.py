@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from sparkctl.build import PlanResult, plan_build, run_build
-from sparkctl.toolchain import find_toolchain, run_tool
+from sparkctl.toolchain import find_toolchain
 
 pytestmark = pytest.mark.nvcc
 
@@ -104,18 +108,50 @@ def test_a_cache_folder_that_cannot_be_made_is_passed_over(fresh_cache, tmp_path
     assert said == [f"building without the cache: the cache {tmp_path / 'file' / 'ccache'} cannot be written"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_filled_cache_that_cannot_be_written_still_gives_hits(built, tmp_path: Path) -> None:
-    cache = tmp_path / "ccache"
-    built.environ["CCACHE_DIR"] = str(cache)
-    shutil.rmtree(built.root / "build")
-    built.build("beta")
-    shutil.rmtree(built.root / "build")
-    run_tool(["chmod", "-R", "a-w", cache])
+def test_a_filled_cache_that_cannot_be_written_still_gives_hits(fresh_cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh_cache.build("beta")
+    shutil.rmtree(fresh_cache.root / "build")
+    monkeypatch.setattr("sparkctl.toolchain.ccache._can_write", lambda folder: False)  # root can write anywhere
+    said: list[str] = []
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"cached"}
+    assert said == [
+        f"the cache {fresh_cache.environ['CCACHE_DIR']} cannot be written: its entries are used, none are added"
+    ]
+
+
+def test_a_redis_server_gives_hits_to_a_machine_with_an_empty_cache(fresh_cache, tmp_path: Path) -> None:
+    server = shutil.which("redis-server")
+    if server is None:
+        pytest.skip("no redis-server: apt install redis-server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
+    redis = subprocess.Popen([server, *options], stdout=subprocess.DEVNULL)
     try:
-        assert statuses(built.build("beta")) == {"cached"}
+        wait_for_port(port)
+        fresh_cache.environ["CCACHE_REMOTE_STORAGE"] = f"redis://127.0.0.1:{port}"
+        assert statuses(fresh_cache.build("beta")) == {"built"}
+        other = clone(fresh_cache, tmp_path / "other machine")
+        other.environ["CCACHE_DIR"] = str(tmp_path / "empty cache")
+        assert statuses(other.build("beta")) == {"cached"}
+        assert logs(other) == logs(fresh_cache)
     finally:
-        run_tool(["chmod", "-R", "u+w", cache])
+        redis.terminate()
+        redis.wait()
+
+
+def test_a_remote_storage_that_is_down_costs_nothing(fresh_cache) -> None:
+    fresh_cache.environ["CCACHE_REMOTE_STORAGE"] = "redis://127.0.0.1:1"
+    assert statuses(fresh_cache.build("beta")) == {"built"}
+
+
+def wait_for_port(port: int) -> None:
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.02)
+    raise AssertionError("redis-server did not start")
 
 
 def build_saying(project, said: list[str], **tools: object):

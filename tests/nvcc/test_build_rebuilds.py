@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -130,6 +131,30 @@ def test_the_manifest_holds_registers_and_blocks(built) -> None:
         assert variant.registers is not None
         assert 8 <= variant.registers <= 32
         assert variant.blocks_per_sm == 32
+
+
+def test_compile_commands_cover_every_variant_selected_or_not(built) -> None:
+    built.build("beta")
+    entries = json.loads((built.root / "build/compile_commands.json").read_text())
+    assert [(entry["file"], entry["directory"]) for entry in entries] == [
+        ("csrc/alpha.cu", str(built.root)),
+        ("csrc/alpha.cu", str(built.root)),
+        ("csrc/beta.cu", str(built.root)),
+    ]
+    assert entries[0]["arguments"][1:5] == ["-x", "cu", "-c", "csrc/alpha.cu"]
+
+
+def test_the_library_shows_none_of_its_symbols(built) -> None:
+    exported = run_tool(["nm", "-D", "--defined-only", built.folder() / "libsparkctl.so"]).stdout
+    assert "alpha" not in exported
+    assert "cuda" not in exported
+
+
+def test_a_warning_of_the_compiler_is_shown_though_the_log_took_it(built) -> None:
+    beta = (built.root / "csrc/beta.cu").read_text()
+    built.write("csrc/beta.cu", beta + "static void unused_function() {}\n")
+    (warning,) = built.build().warnings
+    assert 'csrc/beta.cu(3): warning #177-D: function "unused_function" was declared but never referenced' in warning
 
 
 def test_a_lost_manifest_is_written_again(built) -> None:
