@@ -41,6 +41,11 @@ def test_early_copies_show_a_buffer_refilled_while_it_is_read(async_copies: Path
     assert not np.isnan(got).any()
 
 
+def test_late_copies_poison_a_buffer_refilled_while_it_is_read(async_copies: Path) -> None:
+    got = run_case(async_copies, "stream_refill_too_early", copies="late").view("out", "<f4")
+    assert np.isnan(got).any()
+
+
 @pytest.mark.parametrize("copies", MODES)
 def test_a_missing_barrier_after_the_wait_shows(async_copies: Path, copies: str) -> None:
     got = run_case(async_copies, "stream_no_barrier_after_wait", copies=copies).view("out", "<f4")

@@ -30,7 +30,7 @@ FAULTS = {
     "divergent_barrier": ["divergent __syncthreads", "{divergent a}", "{divergent b}"],
     "barrier_counts_differ": ["barrier 1:", "64 ", "96 "],
     "barrier_id_is_out_of_range": ["{id}", "barrier 16: ids are 0 to 15"],
-    "exited_lane_in_mask": ["{exited}", "__shfl_xor_sync: mask 0xffffffff names lane", "5 of warp 0, which exited"],
+    "exited_lane_in_mask": ["{exited}", "__shfl_xor_sync: mask 0xffffffff names lane", "31 of warp 0, which exited"],
     "exited_lane_in_later_mask": ["{exited before}", "0xffffffff names lane", "5 of warp 0, which exited"],
     "own_lane_not_in_mask": ["{own lane}", "mask 0x0000ffff does not name the calling lane"],
     "shuffle_reads_outside_mask": ["{source}", "reads lane 9, which mask 0x000000ff does not name"],

@@ -34,7 +34,7 @@ def test_atomics_of_all_blocks_add_up(grid: Path, schedule: str, workers: int) -
     assert outcome.code == 0, outcome.error
     n = 40 * 64
     xor = int(np.bitwise_xor.reduce(np.arange(n)))
-    assert outcome.view("ints", "<i4").tolist() == [n * (n - 1) // 2, -n, -(n - 1), n - 1, 0, n, n, 0]
+    assert outcome.view("ints", "<i4").tolist() == [n * (n - 1) // 2, -n, -(n - 1), n - 1, 0, n, n, 100 * n]
     assert outcome["words"].tolist() == [0xFFFFFFFF, 0xFFFF0000, xor, n % 7]
     assert outcome["wide"][0] == n << 33
     assert outcome.view("sum", "<f4")[0] == n
@@ -84,9 +84,10 @@ def test_a_smaller_limit_of_shared_memory_holds(grid: Path) -> None:
     assert outcome.error == "fill_kernel: 102400 bytes of dynamic shared memory, the limit is 101376"
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_of_several_failing_blocks_the_first_is_told(grid: Path, workers: int) -> None:
-    outcome = run_case(grid, "failing_blocks", workers=workers)
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("case", ["failing_blocks", "failing_blocks_first_slow", "failing_blocks_second_slow"])
+def test_of_several_failing_blocks_the_first_is_told(grid: Path, case: str, workers: int) -> None:
+    outcome = run_case(grid, case, workers=workers)
     assert outcome.error.startswith("failing_blocks_kernel: block (37,0,0): thread 0 at grid.cu:")
 
 

@@ -59,6 +59,7 @@ __global__ void atomic_kernel(const __grid_constant__ Atomics p) {
   atomicAnd(p.words + 1, ~(1u << (i % 16)));
   atomicXor(p.words + 2, static_cast<unsigned>(i));
   atomicInc(p.words + 3, 6u);
+  for (int step = 0; step < 100; ++step) atomicAdd(p.ints + 7, 1);
   atomicAdd(p.wide, 1ull << 33);
   atomicAdd(p.sum, 1.0f);
   atomicAdd(p.wide_sum, 0.5);
@@ -104,8 +105,13 @@ __global__ void race_kernel(const __grid_constant__ Order p) {
   p.thread_at[threadIdx.x] = slot_smem[0];
 }
 
-__global__ void failing_blocks_kernel(const __grid_constant__ Indices p) {
-  if (blockIdx.x % 50 == 37) __trap();
+// Blocks 37, 38, 39 … fail; with two workers or more 37 and 38 run side by side, and the slow one fails after the
+// other.
+__global__ void failing_blocks_kernel(const __grid_constant__ Indices p, unsigned slow_block) {
+  int steps = blockIdx.x < 37 ? 300 : blockIdx.x == 37 ? 2000 : 1;
+  if (blockIdx.x == slow_block) steps = 20000;
+  for (int i = 0; i < steps; ++i) __syncwarp();
+  if (blockIdx.x >= 37) __trap();
   p.out[blockIdx.x] = 1;
 }
 
@@ -167,8 +173,19 @@ CASE(race) {
   return status;
 }
 
+static Status run_failing_blocks(unsigned slow_block) {
+  const Indices p{make_buffer<uint32_t>(400)};
+  return SPARK_LAUNCH(failing_blocks_kernel, LaunchConfig{dim3(400), dim3(32)}, p, slow_block);
+}
+
 CASE(failing_blocks) {
-  return SPARK_LAUNCH(failing_blocks_kernel, LaunchConfig{dim3(400), dim3(32)}, Indices{make_buffer<uint32_t>(400)});
+  return run_failing_blocks(400);
+}
+CASE(failing_blocks_first_slow) {
+  return run_failing_blocks(37);
+}
+CASE(failing_blocks_second_slow) {
+  return run_failing_blocks(38);
 }
 
 // Launches from several host threads at once.
