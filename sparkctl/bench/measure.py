@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TARGET_SAMPLE_US = 2000.0  # of GPU work in one sample: 4000 times the resolution of an event
 MAX_CALLS = 4096  # nodes in a graph, unless the slots alone are more
-MAX_EAGER_CALLS = 200
+MAX_EAGER_CALLS = 200  # likewise
 WARM_UP_S = 0.2  # of replays before the first sample that counts: clocks rise from idle in tens of ms
 HOLD_MIN_US, HOLD_MAX_US = 50.0, 20_000.0
 HOLD_CYCLES_PER_US = 2000  # at 2 GHz; a slower clock only holds longer
@@ -118,26 +118,26 @@ class GraphTimer:
 
 
 class EagerTimer:
-    """Calls one by one from Python, as a program without graphs makes them: the host's time is in it."""
+    """Calls one by one from Python, as a program without graphs makes them: the host's time is in it.
+
+    Whole rotations from slot 0 on, as in a graph: else the arm that is sampled next would find its first slots in L2.
+    """
 
     def __init__(self, arm: Arm, *, slots: int, calls: int, clocks: ClockReader) -> None:
-
         self.arm = arm
-        self.calls = max(1, min(calls, MAX_EAGER_CALLS))
+        self.calls = slots * max(1, min(calls, MAX_EAGER_CALLS) // slots)
         self._slots = slots
         self._clocks = clocks
         self._start = _event()
         self._end = _event()
-        self._next = 0
 
     def take_sample(self) -> Sample:
-        """The rotation goes on where the last sample left it."""
+        """The device is idle when it begins."""
         import torch
 
         torch.cuda.synchronize()
-        first, self._next = self._next, (self._next + self.calls) % self._slots
         self._start.record()
-        for index in range(first, first + self.calls):
+        for index in range(self.calls):
             self.arm.call(index % self._slots)
         self._end.record()
         clock, throttle = self._clocks.read()

@@ -21,13 +21,19 @@ class Timer(Protocol):
 
 
 def sample_in_turn(
-    timers: Mapping[str, Timer], *, rule: StopRule, budget_s: float, now: Callable[[], float]
+    timers: Mapping[str, Timer],
+    *,
+    rule: StopRule,
+    budget_s: float,
+    now: Callable[[], float],
+    exceptions: Mapping[str, StopRule] | None = None,
 ) -> dict[str, Series]:
     """Rounds of one sample per arm (A B C A B C …), so that a drift of the clocks meets all of them alike.
 
-    An arm leaves when its own rule is met; `budget_s` is shared by all, and the least number of samples is taken even
-    when it has run out.
+    An arm leaves when its rule is met: `rule`, or its own among `exceptions`. `budget_s` is shared by all, and the
+    least number of samples is taken even when it has run out.
     """
+    rules = {name: (exceptions or {}).get(name, rule) for name in timers}
     taken: dict[str, list[Sample]] = {name: [] for name in timers}
     stopped: dict[str, StopReason] = {}
     start = now()
@@ -37,7 +43,9 @@ def sample_in_turn(
                 continue
             taken[name].append(timer.take_sample())
             out_of_budget = now() - start >= budget_s
-            reason = stop_reason(_counted(taken[name]), rule, taken=len(taken[name]), out_of_budget=out_of_budget)
+            reason = stop_reason(
+                _counted(taken[name]), rules[name], taken=len(taken[name]), out_of_budget=out_of_budget
+            )
             if reason is not None:
                 stopped[name] = reason
     return {name: Series(tuple(taken[name]), timers[name].calls, stopped[name]) for name in timers}

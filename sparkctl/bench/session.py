@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.arms import DecodeArm, check_read, decode_arm, read_arms
@@ -60,46 +60,87 @@ class DeviceFacts:
     clocks_missing: str | None  # why clocks could not be read
 
 
+def find_facts(device: str, clocks: ClockReader) -> DeviceFacts:
+    """Asks torch; `device` as torch names it: "cuda:0"."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    cudnn_version: Any = torch.backends.cudnn.version  # not annotated
+    cudnn = cudnn_version()
+    return DeviceFacts(
+        name=properties.name,
+        arch=f"sm_{properties.major}{properties.minor}",
+        sm_count=properties.multi_processor_count,
+        l2_bytes=properties.L2_cache_size,
+        driver=clocks.driver,
+        cuda=torch.version.cuda,
+        torch=torch.__version__,
+        cudnn=None if cudnn is None else str(cudnn),
+        python=platform.python_version(),
+        clocks_missing=clocks.missing,
+    )
+
+
+def find_cuda_device() -> str:
+    """Torch's current device; MissingTool when torch sees none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise MissingTool(
+            f"torch {torch.__version__} sees no CUDA device",
+            hint="a torch built for CUDA, or sparkctl bench --estimate H200",
+        )
+    return f"cuda:{torch.cuda.current_device()}"
+
+
+def open_session(
+    library: Library,
+    device: str,
+    *,
+    peers: Sequence[str],
+    verify: Verify,
+    budget_s: float,
+    rule: StopRule | None = None,
+) -> CudaSession:
+    """A session on a CUDA device, with its facts and clocks."""
+    import torch
+
+    clocks = ClockReader(str(torch.cuda.get_device_properties(device).uuid))
+    return CudaSession(
+        library,
+        device=device,
+        facts=find_facts(device, clocks),
+        clocks=clocks,
+        peers=peers,
+        verify=verify,
+        budget_s=budget_s,
+        rule=rule or StopRule(),
+    )
+
+
 class CudaSession:
-    """One device, one library. MissingTool when torch sees no device."""
+    """One device, one library; `open_session` makes it."""
 
     def __init__(
         self,
         library: Library,
         *,
+        device: str,
+        facts: DeviceFacts,
+        clocks: ClockReader,
         peers: Sequence[str],
         verify: Verify,
         budget_s: float,
-        rule: StopRule | None = None,
+        rule: StopRule,
     ) -> None:
-        import torch
-
-        if not torch.cuda.is_available():
-            raise MissingTool(
-                "torch sees no CUDA device", hint="a torch built for CUDA, or sparkctl bench --estimate H200"
-            )
-        self._device = f"cuda:{torch.cuda.current_device()}"
-        properties = torch.cuda.get_device_properties(self._device)
-        self._clocks = ClockReader(str(properties.uuid))
+        self.facts = facts
         self._library = library
+        self._device = device
+        self._clocks = clocks
         self._peers = tuple(peers)
         self._verify = verify
         self._budget_s = budget_s
-        self._rule = rule or StopRule()
-        cudnn_version: Any = torch.backends.cudnn.version  # not annotated
-        cudnn = cudnn_version()
-        self.facts = DeviceFacts(
-            name=properties.name,
-            arch=f"sm_{properties.major}{properties.minor}",
-            sm_count=properties.multi_processor_count,
-            l2_bytes=properties.L2_cache_size,
-            driver=self._clocks.driver,
-            cuda=torch.version.cuda,
-            torch=torch.__version__,
-            cudnn=None if cudnn is None else str(cudnn),
-            python=platform.python_version(),
-            clocks_missing=self._clocks.missing,
-        )
+        self._rule = rule
 
     def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> tuple[Row, ...]:
         """One row per call. WorkFailed when one of our outputs is wrong."""
@@ -141,7 +182,14 @@ class CudaSession:
             one.poison(slots)
             name = one.arm.name
             arms: dict[str, Timer] = {name: graphs[name], f"{name} eager": eager[name], **shared}
-            series = sample_in_turn(arms, rule=self._rule, budget_s=self._budget_s, now=time.perf_counter)
+            least = replace(self._rule, max_samples=self._rule.min_samples)  # eager is noisy and no result of ours
+            series = sample_in_turn(
+                arms,
+                rule=self._rule,
+                budget_s=self._budget_s,
+                now=time.perf_counter,
+                exceptions={f"{name} eager": least},
+            )
             error = self._check_outputs(case, slots, name, peer_graphs, ceiling)
             rows.append(self._row(case, slots, one, peers, series, ceiling, error))
         return tuple(rows)

@@ -14,7 +14,7 @@ from sparkctl.bench.arms import READ_KERNEL, plan_case
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.record import save_run
 from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Row, Run
-from sparkctl.bench.session import CudaSession, DeviceFacts, Verdict
+from sparkctl.bench.session import DeviceFacts, Verdict, find_cuda_device, open_session
 from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.ops.decode import DecodeCall
@@ -69,7 +69,7 @@ class Session(Protocol):
 
 
 # Builds and loads the library of a plan and opens the session on it.
-OpenSession = Callable[[Registry, BenchRequest, BenchPlan, Arch, Progress | None], tuple[Library, Session]]
+OpenBench = Callable[[Registry, BenchRequest, BenchPlan, Arch, Progress | None], tuple[Library, Session]]
 
 
 def plan_bench(registry: Registry, request: BenchRequest, arch: Arch) -> BenchPlan:
@@ -98,7 +98,7 @@ def run_bench(
     at_case: Callable[[int, int, str], None],
     build_progress: Progress | None = None,
     find_arch: Callable[[], Arch] | None = None,
-    open_session: OpenSession | None = None,
+    open_bench: OpenBench | None = None,
 ) -> Run:
     """Every case measured; `at_case(number, total, label)` is told before each.
 
@@ -106,7 +106,7 @@ def run_bench(
     """
     arch = (find_arch or find_bench_arch)()
     plan = plan_bench(registry, request, arch)
-    library, session = (open_session or open_cuda_session)(registry, request, plan, arch, build_progress)
+    library, session = (open_bench or open_cuda_bench)(registry, request, plan, arch, build_progress)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     rows: list[Row] = []
     for number, job in enumerate(plan.jobs, 1):
@@ -135,17 +135,11 @@ def find_bench_arch() -> Arch:
     return devices[0].arch
 
 
-def open_cuda_session(
+def open_cuda_bench(
     registry: Registry, request: BenchRequest, plan: BenchPlan, arch: Arch, progress: Progress | None
 ) -> tuple[Library, Session]:
     """The device in use. Torch is asked for it before anything is built."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise MissingTool(
-            f"torch {torch.__version__} sees no CUDA device, though the driver shows one",
-            hint="a torch built for CUDA, or sparkctl bench --estimate H200",
-        )
+    device = find_cuda_device()
     folder = ensure_built(
         registry,
         plan.variants,
@@ -156,7 +150,7 @@ def open_cuda_session(
         progress=progress,
     )
     library = load_library(folder)
-    session = CudaSession(library, peers=request.peers, verify=verify_outputs, budget_s=request.budget_s)
+    session = open_session(library, device, peers=request.peers, verify=verify_outputs, budget_s=request.budget_s)
     return library, session
 
 

@@ -104,7 +104,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
         return Library(Path("build"), manifest, None, {v.name: i for i, v in enumerate(built)}), fake
 
     monkeypatch.setattr(workflow, "find_bench_arch", lambda: Arch(9, 0))
-    monkeypatch.setattr(workflow, "open_cuda_session", open_fake)
+    monkeypatch.setattr(workflow, "open_cuda_bench", open_fake)
     monkeypatch.setattr(workflow, "read_stamp", lambda root: Stamp("0123456789ab", True))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(ROOT)

@@ -1,72 +1,16 @@
 """What a call hands to the library, and the checks on what it leaves behind; all on the CPU."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from sparkctl.bench.arms import BLOCKS_PER_SM, check_read, decode_arm, plan_case, read_arms
 from sparkctl.bench.axes import DecodeCase, Heads
-from sparkctl.bench.buffers import Slots, allocate_slots, xor_words
+from sparkctl.bench.buffers import Slots
 from sparkctl.bench.peers.sdpa import refusal, sdpa_arms
 from sparkctl.errors import UsageError, WorkFailed
-from sparkctl.registry import find_project, load_registry, select_variants
-from sparkctl.runtime import BuiltVariant, Library, Manifest
+from sparkctl.runtime import Library
 from sparkctl.workflows.bench import verify_outputs
 
-CASE = DecodeCase(batch=2, kv_len=200, heads=Heads(8, 2), head_dim=64)
-
-
-class FakeModule:
-    """Decodes with torch and reads with torch; keeps the arguments."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-
-    def get_function(self, name: str) -> Any:
-        return {"decode": self.decode, "stream_read": self.stream_read}[name]
-
-    def decode(self, *args: Any) -> None:
-        import torch
-
-        self.calls.append(args)
-        _, _, q, k, v, _, out, _, _, _, _, scale, _ = args
-        heads = (tensor.transpose(1, 2).float() for tensor in (q, k, v))
-        result = torch.nn.functional.scaled_dot_product_attention(*heads, scale=scale, enable_gqa=True)
-        out.copy_(result.transpose(1, 2))
-
-    def stream_read(self, index: int, raw: Any, checksum: Any) -> None:
-        checksum.zero_()
-        word = xor_words(raw)
-        checksum[-1] = word - 2**32 if word >= 2**31 else word
-
-
-@pytest.fixture
-def library() -> Library:
-    registry = load_registry(find_project(None))
-    where = {"dtype": ["bf16"], "head_dim": ["64"]}
-    built = tuple(
-        BuiltVariant(
-            name=v.name,
-            kernel=v.kernel.name,
-            family=v.kernel.family,
-            values=dict(v.values),
-            accepts={name: (span.start, span.stop) for name, span in v.kernel.accepts.items()},
-            block_threads=v.block_threads,
-            dynamic_smem_bytes=v.dynamic_smem_bytes,
-            static_smem_bytes=0,
-            registers=64,
-            blocks_per_sm=2,
-        )
-        for v in select_variants(registry, where=where)
-    )
-    manifest = Manifest("libsparkctl.so", "cuda", "sm_90", "release", {}, "d", "nvcc", built)
-    return Library(Path("build"), manifest, FakeModule(), {v.name: i for i, v in enumerate(built)})
-
-
-@pytest.fixture
-def slots() -> Slots:
-    return allocate_slots(CASE, 2, device="cpu")
+CASE = DecodeCase(batch=2, kv_len=200, heads=Heads(8, 2), head_dim=64)  # that of the fixtures in conftest.py
 
 
 def test_a_decode_is_called_with_its_slots_tensors_and_the_shared_workspace(library: Library, slots: Slots) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from sparkctl.bench.axes import DecodeCase, Heads
 from sparkctl.bench.buffers import allocate_slots, count_slots, plan_slot, xor_words
-from sparkctl.bench.clocks import throttle_reasons
-from sparkctl.bench.measure import MAX_CALLS, TARGET_SAMPLE_US, plan_calls
+from sparkctl.bench.clocks import ClockReader, throttle_reasons
+from sparkctl.bench.measure import MAX_CALLS, MAX_EAGER_CALLS, TARGET_SAMPLE_US, Arm, EagerTimer, plan_calls
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.errors import UsageError
 
@@ -80,6 +80,16 @@ def test_a_sample_is_whole_rotations_and_long_enough(slots: int, call_us: float)
     assert calls % slots == 0
     assert calls <= max(MAX_CALLS, slots)
     assert calls * call_us >= TARGET_SAMPLE_US or calls + slots > MAX_CALLS
+
+
+@pytest.mark.parametrize("slots", [1, 7, 9, 300])
+def test_an_eager_sample_is_whole_rotations_too(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: None)
+    timer = EagerTimer(Arm("a", lambda slot: torch.empty(0)), slots=slots, calls=900, clocks=ClockReader("none"))
+    assert timer.calls % slots == 0
+    assert slots <= timer.calls <= max(slots, MAX_EAGER_CALLS)
 
 
 def test_choices_are_not_throttling() -> None:

@@ -55,6 +55,15 @@ def test_out_of_budget_each_arm_still_takes_its_least_samples() -> None:
     assert (log.count("a"), log.count("b")) == (20, 20)
 
 
+def test_an_arm_with_a_rule_of_its_own_leaves_by_it() -> None:
+    log: list[str] = []
+    timers = {name: FakeTimer(name, log, jumpy) for name in "ab"}
+    brief = StopRule(min_samples=3, max_samples=3)
+    series = sample_in_turn(timers, rule=RULE, budget_s=1e9, now=lambda: 0.0, exceptions={"b": brief})
+    assert (log.count("a"), log.count("b")) == (60, 3)
+    assert series["b"].stop == "samples"
+
+
 def test_a_throttled_sample_is_kept_and_counted_but_does_not_move_the_median() -> None:
     def throttled_start(index: int) -> Sample:
         return Sample(99.0, 900, ("power cap",)) if index <= 30 else Sample(10.0, 1980)
