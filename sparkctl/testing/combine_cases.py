@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from sparkctl.testing.cover import cover_pairs
 from sparkctl.testing.model import CombineCase, Grid, SplitPattern
 
 PATTERNS: tuple[SplitPattern, ...] = (
@@ -36,13 +37,8 @@ EMULATOR_PARTIALS = 6000
 @lru_cache
 def combine_cases(grid: Grid) -> tuple[CombineCase, ...]:
     """A pairwise cover and named cases; the larger grids add larger ones."""
-    from allpairspy import AllPairs
-
-    def affordable(row: Sequence[Any]) -> bool:  # called on partial rows too
-        return math.prod(value for value in row if type(value) is int) <= EMULATOR_PARTIALS
-
-    rows = AllPairs(list(AXES.values()), filter_func=affordable)
-    cases = [CombineCase(**dict(zip(AXES, row, strict=True))) for row in rows]
+    rows = cover_pairs(AXES, lambda row: partials(row) <= EMULATOR_PARTIALS)
+    cases = [CombineCase(**row) for row in rows]
     cases += [CombineCase(1, 1, 32, splits, label="model_shape") for splits in (1, 4, 16, 64)]
     cases += [CombineCase(2, 1, 5, 3, pattern, label="few_splits") for pattern in PATTERNS]
     if grid != "quick":
@@ -51,3 +47,8 @@ def combine_cases(grid: Grid) -> tuple[CombineCase, ...]:
         cases += [CombineCase(8, 1, 32, splits, label="device") for splits in (1, 16, 64, 200)]
         cases += [CombineCase(3, 16, 128, 33, pattern, label="device") for pattern in PATTERNS]
     return tuple(dict.fromkeys(cases))
+
+
+def partials(row: Mapping[str, Any]) -> int:
+    """Partial results that a row of axis values merges; an axis that is not there counts 1."""
+    return math.prod(int(row.get(name, 1)) for name in ("num_splits", "num_qo_heads", "qo_len", "batch"))

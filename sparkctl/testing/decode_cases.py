@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sparkctl.testing.model import DecodeCase, Grid
+from sparkctl.testing.cover import cover_pairs
+from sparkctl.testing.model import DecodeCase, Grid, padded_rows
 
-# Scores a case may compute. A warp-wide mma takes the emulator 2 µs, so this holds a case to tenths of a second there.
+# The work a case may be. A warp-wide mma takes the emulator 2 µs, so this holds a case to tenths of a second there.
 EMULATOR_WORK = 140_000
 FULL_EMULATOR_WORK = 1_200_000
 DEVICE_WORK = 80_000_000
@@ -47,22 +48,14 @@ def decode_cases(grid: Grid) -> tuple[DecodeCase, ...]:
 
 def cover(axes: Mapping[str, Sequence[Any]], work: int) -> tuple[DecodeCase, ...]:
     """Cases in which every pair of values of two axes appears, wherever a case of at most `work` scores can hold it."""
-    from allpairspy import AllPairs
-
-    names = list(axes)
-
-    def affordable(values: Sequence[Any]) -> bool:  # called on partial rows too: what is missing counts as least
-        row = dict(zip(names, values, strict=False))
-        return scores(row) <= work
-
-    rows = AllPairs([list(axes[name]) for name in names], filter_func=affordable)
-    return tuple(case_of(dict(zip(names, row, strict=True))) for row in rows)
+    rows = cover_pairs(axes, lambda row: scores(row) <= work)
+    return tuple(case_of(row) for row in rows)
 
 
 def scores(row: Mapping[str, Any]) -> int:
-    """Scores that a row of axis values computes; an axis that is not there counts 1."""
+    """DecodeCase.work of a row of axis values; an axis that is not there counts as the one that costs least."""
     keys = sum(lengths(row.get("kv_len", 0), row.get("batch", 1), row.get("ragged", row.get("batch", 1) > 1)))
-    return keys * int(row.get("num_kv_heads", 1)) * int(row.get("group", 1)) * int(row.get("qo_len", 1))
+    return keys * int(row.get("num_kv_heads", 1)) * padded_rows(int(row.get("group", 1)) * int(row.get("qo_len", 1)))
 
 
 def lengths(kv_len: int, batch: int, ragged: bool) -> tuple[int, ...]:

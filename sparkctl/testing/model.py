@@ -14,6 +14,14 @@ SplitPattern = Literal[
 ]
 
 
+MMA_ROWS = 16  # query rows that a tensor-core tile holds, used or not
+
+
+def padded_rows(rows: int) -> int:
+    """Query rows with those that a kernel computes beside them."""
+    return -(-rows // MMA_ROWS) * MMA_ROWS
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeCase:
     """One call of a decode kernel.
@@ -54,8 +62,8 @@ class DecodeCase:
 
     @property
     def work(self) -> int:
-        """Scores computed: query rows times keys, what the emulator's time is proportional to."""
-        return sum(self.kv_lens) * self.num_qo_heads * self.qo_len
+        """Scores computed, padding among them: keys times query rows. The emulator's time is proportional to it."""
+        return sum(self.kv_lens) * self.num_kv_heads * padded_rows(self.group * self.qo_len)
 
     @property
     def id(self) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,12 +36,13 @@ def run_variant(
     """Run every case whatever fails, until the device is lost; `on_case` is told after each."""
     start = time.monotonic()
     outcomes: list[tuple[Case, Outcome]] = []
-    for case in selection.cases:
-        outcome = run_case(target, selection.variant, case)
-        outcomes.append((case, outcome))
-        on_case(case, outcome)
-        if outcome.device_lost:
-            break
+    with one_torch_thread():
+        for case in selection.cases:
+            outcome = run_case(target, selection.variant, case)
+            outcomes.append((case, outcome))
+            on_case(case, outcome)
+            if outcome.device_lost:
+                break
     ran = [(case, outcome) for case, outcome in outcomes if outcome.skip is None]
     worst = max(ran, key=lambda item: item[1].worst, default=None)
     return VariantResult(
@@ -54,6 +56,19 @@ def run_variant(
         seconds=time.monotonic() - start,
         device_lost=any(outcome.device_lost for _, outcome in outcomes),
     )
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """The references are many small operations: torch's threads would wait for each other and for the emulator's."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def run_case(target: Target, variant: Variant, case: Case) -> Outcome:

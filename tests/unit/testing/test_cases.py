@@ -80,12 +80,11 @@ def feasible_pairs(axes, work) -> set:
     return pairs
 
 
-def test_the_cover_holds_every_pair_of_axis_values():
+def test_the_cover_holds_every_pair_of_axis_values_that_it_can_afford():
     cases = decode_cases.cover(decode_cases.AXES, decode_cases.EMULATOR_WORK)
     wanted = feasible_pairs(decode_cases.AXES, decode_cases.EMULATOR_WORK)
-    assert len(wanted) == sum(len(x) * len(y) for x, y in itertools.combinations(decode_cases.AXES.values(), 2)), (
-        "no pair is out of reach"
-    )
+    everything = sum(len(x) * len(y) for x, y in itertools.combinations(decode_cases.AXES.values(), 2))
+    assert len(wanted) == everything - 1, "8 kv heads over 4097 keys are the one pair that costs too much"
     assert wanted - covered_pairs(cases) == set()
     assert 100 <= len(cases) <= 160
 
@@ -110,7 +109,7 @@ def test_a_cover_without_one_case_misses_pairs():
 
 def test_emulator_cases_stay_inside_the_work_bound():
     assert max(case.work for case in decode_cases.decode_cases("quick")) <= decode_cases.EMULATOR_WORK
-    assert sum(case.work for case in decode_cases.decode_cases("quick")) < 2_500_000
+    assert sum(case.work for case in decode_cases.decode_cases("quick")) < 4_000_000
 
 
 def test_the_lists_hold_what_a_kernel_gets_wrong():
