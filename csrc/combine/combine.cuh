@@ -2,8 +2,8 @@
 //
 // grid: [qo_len * num_qo_heads, batch]; one CTA merges the num_splits partials of one output row.
 // Four dims to a thread; SPLIT_LANES threads share a dim group and take every SPLIT_LANES-th split.
-// A split that saw nothing has sum 0: it weighs 0 and its accumulator, which may hold anything, is not read. (Not max
-// -inf: a NaN score leaves the maximum at -inf and must still reach the output.)
+// A split that saw nothing has sum 0: it weighs 0, whatever its accumulator holds. (Not max -inf: a NaN score leaves
+// the maximum at -inf and must still reach the output.)
 #pragma once
 
 #include "attention/geometry.h"
@@ -22,20 +22,35 @@ struct MergedRow {
 };
 
 SPARK_DEVICE MergedRow merge_softmax(const float* max_gmem, const float* sum_gmem, int num_splits) {
-  float max = kNegInf;
-  for (int s = lane_id(); s < num_splits; s += 32) max = fmaxf(max, max_gmem[s]);
+  // the first 32 splits' pairs are loaded together, ahead of the reduction
+  const int lane = lane_id();
+  const float first_max = lane < num_splits ? max_gmem[lane] : kNegInf;
+  const float first_sum = lane < num_splits ? sum_gmem[lane] : 0.0f;
+  float max = first_max;
+  for (int s = lane + 32; s < num_splits; s += 32) max = fmaxf(max, max_gmem[s]);
   max = warp_max(max);
-  float sum = 0.0f;
-  for (int s = lane_id(); s < num_splits; s += 32) {
+  float sum = first_sum != 0.0f ? rescale_factor(first_max, max) * first_sum : 0.0f;
+  for (int s = lane + 32; s < num_splits; s += 32) {
     if (sum_gmem[s] != 0.0f) sum += rescale_factor(max_gmem[s], max) * sum_gmem[s];
   }
   return {max, warp_sum(sum)};
+}
+
+// acc += weight of split s * part
+SPARK_DEVICE void accumulate_split(float4& acc, const float4& part, float split_max, float split_sum, float max) {
+  if (split_sum == 0.0f) return;
+  const float factor = rescale_factor(split_max, max);
+  acc.x = fmaf(factor, part.x, acc.x);
+  acc.y = fmaf(factor, part.y, acc.y);
+  acc.z = fmaf(factor, part.z, acc.z);
+  acc.w = fmaf(factor, part.w, acc.w);
 }
 
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_constant__ CombineParams p) {
   constexpr int VECTORS = HEAD_DIM / 4;
   constexpr int SPLIT_LANES = SPARK_BLOCK / VECTORS;
+  constexpr int AHEAD = 4;  // accumulators of a thread that are under way before any weight is known
   static_assert(SPLIT_LANES >= 1, "a row of four-dim vectors fits the block");
   SHARED_ARRAY(float4, acc_smem, SPARK_BLOCK);  // [SPLIT_LANES, VECTORS]
 
@@ -47,22 +62,28 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_
   const float* sum_gmem = p.partials.sum + first;
   const int vector = threadIdx.x % VECTORS;
   const int split_lane = threadIdx.x / VECTORS;
+  const int num_splits = split_lane < SPLIT_LANES ? p.num_splits : 0;  // threads past the last lane take no split
+  const float* acc_gmem = p.partials.acc + first * HEAD_DIM + vector * 4;
 
   ptx::griddepcontrol_wait();  // the partials are written
+  float4 ahead[AHEAD];
+#pragma unroll
+  for (int i = 0; i < AHEAD; ++i) {
+    const int s = split_lane + i * SPLIT_LANES;
+    if (s < num_splits) ahead[i] = *reinterpret_cast<const float4*>(acc_gmem + static_cast<int64_t>(s) * HEAD_DIM);
+  }
   const MergedRow merged = merge_softmax(max_gmem, sum_gmem, p.num_splits);
 
   // acc[dims of this thread] = sum over this thread's splits
   float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  if (split_lane < SPLIT_LANES) {
-    for (int s = split_lane; s < p.num_splits; s += SPLIT_LANES) {
-      if (sum_gmem[s] == 0.0f) continue;
-      const float factor = rescale_factor(max_gmem[s], merged.max);
-      const float4 part = *reinterpret_cast<const float4*>(p.partials.acc + (first + s) * HEAD_DIM + vector * 4);
-      acc.x = fmaf(factor, part.x, acc.x);
-      acc.y = fmaf(factor, part.y, acc.y);
-      acc.z = fmaf(factor, part.z, acc.z);
-      acc.w = fmaf(factor, part.w, acc.w);
-    }
+#pragma unroll
+  for (int i = 0; i < AHEAD; ++i) {
+    const int s = split_lane + i * SPLIT_LANES;
+    if (s < num_splits) accumulate_split(acc, ahead[i], max_gmem[s], sum_gmem[s], merged.max);
+  }
+  for (int s = split_lane + AHEAD * SPLIT_LANES; s < num_splits; s += SPLIT_LANES) {
+    const float4 part = *reinterpret_cast<const float4*>(acc_gmem + static_cast<int64_t>(s) * HEAD_DIM);
+    accumulate_split(acc, part, max_gmem[s], sum_gmem[s], merged.max);
   }
   acc_smem[threadIdx.x] = acc;
   __syncthreads();  // all split lanes' sums are written

@@ -74,6 +74,8 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   SHARED_ARRAY(float, q_smem, SCALAR_ROWS* HEAD_DIM);
   SHARED_ARRAY(float, weight_smem, SCALAR_ROWS* SCALAR_TILE);
 
+  ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
+
   const int passes = gridDim.x / p.num_kv_heads;
   const int kv_head = blockIdx.x / passes;
   const int split = blockIdx.y;
@@ -112,8 +114,6 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
     accumulate_pv<T, HEAD_DIM>(acc, weight_row, v_smem);
     __syncthreads();  // all warps have read the tile before the next one overwrites it
   }
-  ptx::griddepcontrol_launch_dependents();
-
   sum = warp_sum(sum);
   if (!row.valid) return;
   const int64_t partial = partial_index(batch, p.qo_len, row.position, p.num_qo_heads, row.head, p.num_splits, split);

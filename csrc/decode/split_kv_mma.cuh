@@ -230,6 +230,8 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   SHARED_ARRAY(float, max_smem, WARPS* MMA_ROWS);
   SHARED_ARRAY(float, sum_smem, WARPS* MMA_ROWS);
 
+  ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
+
   const int passes = gridDim.x / p.num_kv_heads;
   const int kv_head = blockIdx.x / passes;
   const int first_row = blockIdx.x % passes * MMA_ROWS;
@@ -284,8 +286,6 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
     __syncwarp();  // all lanes have read V before its stage is refilled
     copy_tile(v_smem, v_gmem, p.v_stride.len, tile + STAGES);
   }
-  ptx::griddepcontrol_launch_dependents();
-
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // every warp has read its tiles: their memory now holds the states
   float* acc_smem = reinterpret_cast<float*>(kv_smem);

@@ -12,6 +12,10 @@ ROWS_PER_CTA = {"attn_decode_split_kv_mma": 16, "attn_decode_split_kv": 8}
 TILE_WITHOUT_AXIS = 32  # keys of a tile where block_kv is no axis: one per lane
 KERNEL_PREFERENCE = ("attn_decode_split_kv_mma", "attn_decode_split_kv")
 
+# Bytes of K and V tiles that keep an SM's share of the memory busy: more CTAs than hold this much only add to the
+# merge. H200 sweep, docs/kernels/decode.md.
+BYTES_IN_FLIGHT_PER_SM = 64 * 1024
+
 # Cost of a split in units of one tile's time: what a CTA spends before and after its tiles, and what one more split
 # adds to the merge. docs/kernels/decode.md has where they come from.
 CTA_OVERHEAD_TILES = 10.0
@@ -77,7 +81,7 @@ def accepted(variant: BuiltVariant, shape: DecodeShape) -> bool:
 def choose_variant(
     variants: Sequence[BuiltVariant], shape: DecodeShape, *, kernel: str = "auto"
 ) -> BuiltVariant | None:
-    """The variant for a shape: tensor cores before CUDA cores, two stages and the widest tile before others.
+    """The variant for a shape: tensor cores before CUDA cores, a ring of BYTES_IN_FLIGHT_PER_SM and wide tiles first.
 
     None when no variant accepts the shape.
     """
@@ -90,15 +94,14 @@ def choose_variant(
 
 
 def _preference(variant: BuiltVariant) -> tuple[int, int, str]:
-    stages = int(variant.values.get("stages", 2))
-    return (abs(stages - 2), -tile_size(variant), variant.name)
+    return (abs(variant.dynamic_smem_bytes - BYTES_IN_FLIGHT_PER_SM), -tile_size(variant), variant.name)
 
 
 def plan_splits(*, work: int, tiles: int, slots: int) -> int:
     """Number of splits that minimises waves × (tiles / n + overhead) + merge × n.
 
     work: CTAs of one split (batch × kv heads × passes); tiles: along the longest sequence; slots: CTAs that the device
-    holds at once. Pure and monotone in nothing: the cost is evaluated for every n up to the tiles.
+    works on at full speed. Pure and monotone in nothing: the cost is evaluated for every n up to the tiles.
     """
     if tiles <= 1 or work < 1:
         return 1
@@ -111,6 +114,14 @@ def plan_splits(*, work: int, tiles: int, slots: int) -> int:
 def _split_cost(splits: int, *, work: int, tiles: int, slots: int) -> float:
     waves = -(-work * splits // slots)
     return waves * (-(-tiles // splits) + CTA_OVERHEAD_TILES) + MERGE_TILES_PER_SPLIT * splits
+
+
+def busy_ctas(variant: BuiltVariant) -> int:
+    """CTAs of a variant that keep an SM busy: as many as hold BYTES_IN_FLIGHT_PER_SM in their tiles, and fit."""
+    fitting = variant.blocks_per_sm or 1
+    if variant.dynamic_smem_bytes == 0:
+        return fitting
+    return min(fitting, -(-BYTES_IN_FLIGHT_PER_SM // variant.dynamic_smem_bytes))
 
 
 def normalise_splits(splits: int, *, tiles: int) -> int:
@@ -131,13 +142,13 @@ def plan_decode(
 ) -> DecodePlan:
     """The launch for a shape: splits (given, or planned), grid and waves."""
     passes = passes_for(variant.kernel, shape)
-    blocks_per_sm = variant.blocks_per_sm or 1
-    slots = sm_count * blocks_per_sm
+    ctas = busy_ctas(variant)
+    slots = sm_count * ctas
     work = shape.batch * shape.num_kv_heads * passes
     tiles = -(-shape.kv_len // tile_size(variant))
     if num_splits is None:
         splits = plan_splits(work=work, tiles=tiles, slots=slots)
-        reason = f"{work} CTAs a split and {tiles} tiles on {sm_count} SMs × {blocks_per_sm} CTAs"
+        reason = f"{work} CTAs a split and {tiles} tiles on {sm_count} SMs × {ctas} CTAs"
     else:
         splits = num_splits
         reason = "num_splits as given"

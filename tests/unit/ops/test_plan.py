@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.ops.plan import DecodeShape, choose_variant, normalise_splits, passes_for, plan_decode, plan_splits
+from sparkctl.ops.plan import (
+    DecodeShape,
+    busy_ctas,
+    choose_variant,
+    normalise_splits,
+    passes_for,
+    plan_decode,
+    plan_splits,
+)
 from sparkctl.runtime import BuiltVariant
 
 ACCEPTS: dict[str, tuple[int, int | None]] = {"group": (1, 64), "qo_len": (1, 16), "kv_len": (0, None)}
 
 
-def built(kernel: str, dtype: str = "bf16", head_dim: int = 128, **axes: int) -> BuiltVariant:
+def built(kernel: str, dtype: str = "bf16", head_dim: int = 128, *, smem: int = 0, **axes: int) -> BuiltVariant:
     values: dict[str, int | str] = {"dtype": dtype, "head_dim": head_dim, **axes}
     name = ".".join([kernel, *(str(v) for v in values.values())])
-    return BuiltVariant(name, kernel, "decode", values, ACCEPTS, 128, 0, 0, 64, 2)
+    return BuiltVariant(name, kernel, "decode", values, ACCEPTS, 128, smem, 0, 64, 4)
 
 
-MMA = [built("attn_decode_split_kv_mma", stages=s, block_kv=kv) for s in (1, 2, 4) for kv in (32, 64)]
+def mma(head_dim: int) -> list[BuiltVariant]:
+    return [
+        built("attn_decode_split_kv_mma", head_dim=head_dim, smem=4 * s * kv * head_dim, stages=s, block_kv=kv)
+        for s in (1, 2, 4)
+        for kv in (32, 64)
+    ]
+
+
+MMA = mma(128)
 SCALAR = built("attn_decode_split_kv")
 
 
@@ -34,10 +51,13 @@ def shape(**changes: int | str) -> DecodeShape:
     return DecodeShape(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_tensor_cores_two_stages_and_the_wide_tile_come_first() -> None:
-    chosen = choose_variant([SCALAR, *MMA], shape())
+@pytest.mark.parametrize(("head_dim", "stages"), [(64, 4), (96, 2), (128, 2), (192, 1), (256, 1)])
+def test_tensor_cores_a_ring_of_64_kib_and_the_wide_tile_come_first(head_dim: int, stages: int) -> None:
+    scalar = built("attn_decode_split_kv", head_dim=head_dim)
+    chosen = choose_variant([scalar, *mma(head_dim)], shape(head_dim=head_dim))
     assert chosen is not None
-    assert (chosen.kernel, chosen.values["stages"], chosen.values["block_kv"]) == ("attn_decode_split_kv_mma", 2, 64)
+    assert chosen.kernel == "attn_decode_split_kv_mma"
+    assert (chosen.values["stages"], chosen.values["block_kv"]) == (stages, 64)
 
 
 def test_cuda_cores_are_chosen_where_no_tensor_core_variant_accepts_the_shape() -> None:
@@ -87,6 +107,32 @@ def test_splits_are_never_empty_and_never_more_than_tiles(work: int, tiles: int,
 def test_normalising_keeps_the_tiles_per_split(splits: int, tiles: int) -> None:
     normal = normalise_splits(splits, tiles=tiles)
     assert -(-tiles // normal) == -(-tiles // min(splits, tiles))
+
+
+def test_an_sm_takes_as_many_ctas_as_hold_64_kib_of_tiles() -> None:
+    assert busy_ctas(built("attn_decode_split_kv_mma", smem=65536)) == 1
+    assert busy_ctas(built("attn_decode_split_kv_mma", smem=131072)) == 1
+    assert busy_ctas(built("attn_decode_split_kv_mma", smem=32768)) == 2
+    assert busy_ctas(built("attn_decode_split_kv_mma", smem=8192)) == 4  # no more than fit
+    assert busy_ctas(SCALAR) == 4
+
+
+@pytest.mark.parametrize(
+    ("work", "kv_len", "splits"),
+    [
+        (8, 1024, 8),
+        (8, 4096, 16),
+        (4, 4096, 16),
+        (8, 16384, 16),
+        (4, 16384, 32),
+        (8, 131072, 16),
+        (64, 4096, 2),
+        (64, 16384, 2),
+        (512, 1024, 1),
+    ],
+)
+def test_the_planned_splits_are_the_best_of_the_h200_sweep(work: int, kv_len: int, splits: int) -> None:
+    assert plan_splits(work=work, tiles=kv_len // 64, slots=132) == splits
 
 
 def test_a_plan_says_its_grid_and_keeps_given_splits() -> None:
