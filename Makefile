@@ -47,12 +47,13 @@ lint: setup  ## formatting, style, types, layers, spelling
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc sparkctl tests flags.yaml Makefile
 
 stamp:  ## write the commit for machines that get the tree without its history
-	@$(BIN)/python -m sparkctl.workflows.stamp
+	@$(BIN)/python benchmarks/write_stamp.py
 
 gpu:  ## on a machine with a GPU: build, all cases on the device, bench; results as JSON in GPU_OUT
 	@mkdir -p $(GPU_OUT)
 	$(GPU_PYTHON) -m sparkctl build
 	$(GPU_PYTHON) -m sparkctl test --backend cuda --full --json > $(GPU_OUT)/test.json
+	$(GPU_PYTHON) -m pytest -q -p no:cacheprovider -m gpu tests/kernels tests/emulator --junit-xml=$(GPU_OUT)/pytest.xml
 	$(GPU_PYTHON) -m sparkctl bench --seq 4k,16k --batch 1,8 --save $(GPU_OUT)/bench.json
 
 clean:  ## remove build outputs, never the cache

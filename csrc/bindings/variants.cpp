@@ -24,6 +24,10 @@ void emulator_configure(int64_t thread_schedule, int64_t async_mode, int64_t see
                            static_cast<int>(workers));
 }
 
+void emulator_set_shared_limits(int64_t block_bytes, int64_t static_bytes) {
+  spark_emulator_set_shared_limits(static_cast<size_t>(block_bytes), static_cast<size_t>(static_bytes));
+}
+
 int64_t emulator_launch_count() {
   return static_cast<int64_t>(spark_emulator_launch_count());
 }
@@ -40,6 +44,7 @@ tvm::ffi::String emulator_last_kernel() {
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(variant_names, variant_names);
 #ifdef SPARK_EMULATOR
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(emulator_configure, emulator_configure);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(emulator_set_shared_limits, emulator_set_shared_limits);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(emulator_launch_count, emulator_launch_count);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(emulator_last_kernel, emulator_last_kernel);
 #endif

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkctl.arch import limits_for, parse_arch
 from sparkctl.errors import MissingTool, SparkctlError
 from sparkctl.runtime.manifest import BuiltVariant, Manifest, read_manifest
 
@@ -88,4 +89,14 @@ def _open_library(folder: Path, manifest: Manifest) -> Library:
         raise MissingTool(
             f"{path} cannot be loaded: {error}", hint="run sparkctl build again on this machine"
         ) from error
-    return Library(folder, manifest, module, {name: index for index, name in enumerate(names)})
+    library = Library(folder, manifest, module, {name: index for index, name in enumerate(names)})
+    if manifest.backend == "emulator":
+        _limit_shared_memory(library)
+    return library
+
+
+def _limit_shared_memory(library: Library) -> None:
+    """A block in the emulator gets the shared memory that a block of the library's arch gets."""
+    limits = limits_for(parse_arch(library.manifest.arch))
+    set_limits = library.function("emulator_set_shared_limits")
+    set_limits(limits.smem_per_block_optin, limits.smem_per_block_static)

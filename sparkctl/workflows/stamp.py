@@ -20,6 +20,16 @@ def read_stamp(root: Path) -> Stamp:
     return _from_git(root) or _from_file(root / STAMP_FILE) or Stamp(None, None)
 
 
+def write_stamp(root: Path) -> Path:
+    """Keep the revision in the stamp file, for a machine that gets the tree without its history."""
+    stamp = _from_git(root)
+    if stamp is None:
+        raise SparkctlError(f"{root}: git tells no revision", hint="run it inside a clone with at least one commit")
+    path = root / STAMP_FILE
+    path.write_text(json.dumps({"commit": stamp.commit, "dirty": bool(stamp.dirty)}) + "\n", encoding="utf-8")
+    return path
+
+
 def _from_git(root: Path) -> Stamp | None:
     try:
         head = run_tool(["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"], check=False, timeout=_TIMEOUT_S)
