@@ -129,6 +129,7 @@ def test(
         schedule=schedule.value if schedule else None,
         async_mode=async_mode.value if async_mode else None,
         junit=Path(junit) if junit else None,
+        project=cli.project,
     )
     plan = plan_suite(registry, options)
     console = stderr_console(cli)
@@ -142,7 +143,7 @@ def test(
     if json:
         print_json(report_json(report))
     else:
-        show_report(stdout_console(cli), report)
+        show_report(stdout_console(cli), report, by_variant=cli.verbosity > 0)
     if not report.passed:
         raise typer.Exit(1)
 

@@ -22,7 +22,7 @@ BASE_WORK = 20_000  # of a case beside its scores, in scores: what the estimate 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One kernel's line."""
+    """One kernel's line, or with -v one variant's."""
 
     kernel: str
     results: tuple[VariantResult, ...]
@@ -51,10 +51,15 @@ def kernel_rows(results: Iterable[VariantResult]) -> list[KernelRow]:
     return [KernelRow(kernel, tuple(rows)) for kernel, rows in by_kernel.items()]
 
 
-def show_report(console: Console, report: SuiteReport) -> None:
+def variant_rows(results: Iterable[VariantResult]) -> list[KernelRow]:
+    return [KernelRow(result.variant.name, (result,)) for result in results]
+
+
+def show_report(console: Console, report: SuiteReport, *, by_variant: bool = False) -> None:
+    """The whole screen; `by_variant` gives each variant its row."""
     rows = kernel_rows(report.results)
     console.print(title(report), style="bold")
-    console.print(table_of(rows))
+    console.print(table_of(variant_rows(report.results) if by_variant else rows))
     for text in closest_cases(rows):
         console.print(text)
     for row in rows:
@@ -62,6 +67,8 @@ def show_report(console: Console, report: SuiteReport) -> None:
             show_failures(console, report, row)
     for kernel, skip in unique_skips(rows):
         console.print(f"skipped: {kernel} {skip}")
+    if report.plan.without_cases:
+        console.print(f"no cases: {', '.join(report.plan.without_cases)}")
     if report.not_run:
         console.print(f"not run, since the device was lost: {', '.join(report.not_run)}", style="red")
     console.print(verdict(rows, report), style="green" if report.passed else "bold red")
@@ -74,14 +81,14 @@ def title(report: SuiteReport) -> str:
 
 def table_of(rows: Iterable[KernelRow]) -> RenderableType:
     """Errors are shares of what the tolerance rule allows: above 1 fails."""
+    from rich.text import Text
+
     numbers = ("variants", "cases", "failed", "skipped", "worst error")
     table = plain_table("kernel", *numbers, right=numbers)
     for row in rows:
-        failed = f"[bold red]{row.failed}[/]" if row.failed else "0"
-        cells = (str(len(row.results)), f"{row.cases:,}", failed, str(row.skipped), share(row.worst.worst))
-        from rich.text import Text
-
-        table.add_row(row.kernel, *(Text.from_markup(cell) for cell in cells))
+        failed = Text(f"{row.failed:,}", style="bold red" if row.failed else "")
+        worst = Text(share(row.worst.worst), style="" if row.worst.worst <= 1 else "bold red")
+        table.add_row(row.kernel, str(len(row.results)), f"{row.cases:,}", failed, str(row.skipped), worst)
     return table
 
 
@@ -94,16 +101,17 @@ def closest_cases(rows: Iterable[KernelRow]) -> list[str]:
 
 
 def show_failures(console: Console, report: SuiteReport, row: KernelRow) -> None:
+    from rich.padding import Padding
+
     console.print(f"\n{row.kernel}: {count(row.failed, 'case')} failed", style="bold red")
     failures = [(result.variant, failure) for result in row.results for failure in result.failures]
     for variant, failure in failures[:SHOWN_FAILURES]:
-        console.print(f"\n  {variant.name}  {failure.case_id}")
-        for line in failure.message.splitlines():
-            console.print(f"    {line}")
+        console.print(f"\n  {failure.case_id}", soft_wrap=True)
+        console.print(Padding(failure.message, (0, 0, 0, 4)))
         # Never wrapped: it is there to be copied.
         console.print(f"    {rerun_command(report, variant, failure.case_id)}", style="cyan", soft_wrap=True)
     if len(failures) > SHOWN_FAILURES:
-        console.print(f"\n  and {len(failures) - SHOWN_FAILURES} more; --json and --junit FILE list them all")
+        console.print(f"\n  and {len(failures) - SHOWN_FAILURES:,} more; --json and --junit FILE list them all")
 
 
 def unique_skips(rows: Iterable[KernelRow]) -> list[tuple[str, str]]:
@@ -169,9 +177,8 @@ class SuiteProgress:
     """A bar on stderr that knows the work of each case; nothing where stderr is no terminal."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.cases = MofNCompleteColumn()
         self.progress = Progress(
             TextColumn("{task.fields[variant]}"),
             BarColumn(bar_width=20),

@@ -47,6 +47,7 @@ class SuiteOptions:
     schedule: Schedule | None = None
     async_mode: AsyncMode | None = None
     junit: Path | None = None
+    project: Path | None = None  # as --project named it: the commands that rerun a case name it too
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,8 @@ def rerun_command(report: SuiteReport, variant: Variant, case_id: str) -> str:
 
     options = report.options
     words = ["sparkctl", "test", variant.name, "-k", case_id]
+    if options.project:
+        words += ["--project", str(options.project)]
     if options.backend != "auto":
         words += ["--backend", options.backend]
     if options.arch:
