@@ -25,7 +25,7 @@ profiles:
     doc: Plain.
     nvcc: []
     ptxas: [-v]
-    host: [-O0]
+    host: [-O0, -g]
   lineinfo:
     doc: With lines.
     extends: release
@@ -167,7 +167,9 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def environ(shared_cache: Path) -> dict[str, str]:
     kept = {
-        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "CUDA_HOME", "SPARKCTL_NVCC") if name in os.environ
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG", "CUDA_HOME", "SPARKCTL_NVCC", "PYTHONPATH")
+        if name in os.environ
     }
     return {**kept, "SPARKCTL_CACHE_DIR": str(shared_cache)}
 

@@ -57,10 +57,24 @@ def test_a_clone_hits_with_the_same_toolkit_in_another_place(fresh_cache, tmp_pa
             (place / entry.name).symlink_to(entry)
         (place / "bin").unlink()
         shutil.copytree(toolkit / "bin", place / "bin", copy_function=link_or_copy, symlinks=True)
+    program = (second / "bin/nvcc").read_bytes()
+    (second / "bin/nvcc").unlink()
+    (second / "bin/nvcc").write_bytes(program)  # as installed at another time
+    (second / "bin/nvcc").chmod(0o755)
     assert statuses(fresh_cache.build("beta", nvcc=str(first / "bin/nvcc"))) == {"built"}
     first.rename(tmp_path / "gone")
     other = clone(fresh_cache, tmp_path / "other")
     assert statuses(other.build("beta", nvcc=str(second / "bin/nvcc"))) == {"cached"}
+
+
+def test_headers_reached_by_an_absolute_path_into_the_project_are_shared_too(fresh_cache, tmp_path: Path) -> None:
+    beta = (fresh_cache.root / "csrc/beta.cu").read_text()
+    fresh_cache.write("csrc/beta.cu", beta.replace("common/tiny.h", "tiny.h"))
+    other = clone(fresh_cache, tmp_path / "other")
+    for project, expected in ((fresh_cache, {"built"}), (other, {"cached"})):
+        flags = {"extra": f"-I{project.root}/csrc/common"}
+        assert statuses(project.build("beta", sets=flags)) == expected
+        project.root.rename(f"{project.root} gone")
 
 
 def test_line_info_is_not_shared_between_clones(built, tmp_path: Path) -> None:
@@ -69,10 +83,13 @@ def test_line_info_is_not_shared_between_clones(built, tmp_path: Path) -> None:
     assert statuses(other.build("beta", profile="lineinfo")) == {"built"}
 
 
-def test_objects_of_the_host_compiler_are_shared_too(built, tmp_path: Path) -> None:
+def test_objects_of_the_host_compiler_are_shared_too_even_with_debug_information(built, tmp_path: Path) -> None:
     built.build(backend="emulator")
     other = clone(built, tmp_path / "other")
     assert statuses(other.build(backend="emulator")) == {"cached"}
+    held = (other.folder("emulator") / "obj/beta.n1.o").read_bytes()
+    assert b".debug_info" in held
+    assert str(built.root).encode() not in held
 
 
 def test_without_ccache_the_build_says_so_once_and_goes_on(tiny, tmp_path: Path) -> None:

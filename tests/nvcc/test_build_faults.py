@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -31,6 +33,11 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
             return
         time.sleep(0.05)
     raise AssertionError(f"waited 20 s for {what}")
+
+
+def first_line(stream: IO[str]) -> str:
+    assert select.select([stream], [], [], 20)[0], "nothing was said for 20 s"
+    return stream.readline()
 
 
 def processes_with(text: str) -> list[str]:
@@ -116,7 +123,7 @@ def test_compilers_that_outlive_a_killed_group_are_waited_for(slow) -> None:
     build.communicate(timeout=20)
     second = slow.start(*EMULATOR)
     try:
-        waiting = second.stderr.readline()
+        waiting = first_line(second.stderr)
         assert f"waiting for process {build.pid} on " in waiting
         assert "it is gone, its compilers are still ending" in waiting
     finally:
@@ -142,7 +149,7 @@ def test_of_two_builds_at_once_the_second_says_whom_it_waits_for(slow) -> None:
     first = slow.start(*EMULATOR)
     wait_for(slow.started.exists, "the compiler")
     second = slow.start(*EMULATOR, "--json")
-    waiting = second.stderr.readline()
+    waiting = first_line(second.stderr)
     assert waiting.startswith(f"waiting for process {first.pid} on "), waiting
     slow.go.touch()
     end_sleeps(first.pid)
@@ -273,7 +280,7 @@ def test_hostile_text_in_any_field_runs_nothing(tiny, tmp_path: Path, text: str,
         "define by option": registry.replace("nvcc: []", f"nvcc: [{json.dumps('-DX=' + text)}]"),
         "passed on": registry.replace("nvcc: []", f"nvcc: [{json.dumps('-Xcompiler=' + text)}]"),
         "ptxas option": registry.replace("ptxas: [-v]", f"ptxas: [{quoted}]"),
-        "host option": registry.replace("host: [-O0]", f"host: [{quoted}]"),
+        "host option": registry.replace("host: [-O0, -g]", f"host: [{quoted}]"),
         "macro": registry.replace("define: TINY_LEVEL", f"define: {quoted}"),
         "axis value": registry.replace("size: {values: [1], short: n}", f"size: {{values: [{quoted}], short: n}}"),
         "axis short": registry.replace("size: {values: [1], short: n}", f"size: {{values: [1], short: {quoted}}}"),

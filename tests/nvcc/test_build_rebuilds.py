@@ -145,8 +145,12 @@ def test_compile_commands_cover_every_variant_selected_or_not(built) -> None:
 
 
 def test_the_library_shows_none_of_its_symbols(built) -> None:
+    beta = (built.root / "csrc/beta.cu").read_text()
+    built.write("csrc/beta.cu", beta + "int a_helper_on_the_host() { return 1; }\n")
+    built.build()
     exported = run_tool(["nm", "-D", "--defined-only", built.folder() / "libsparkctl.so"]).stdout
     assert "alpha" not in exported
+    assert "a_helper" not in exported
     assert "cuda" not in exported
 
 
