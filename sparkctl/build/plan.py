@@ -1,4 +1,4 @@
-"""From a selection of variants to the edges of one library. Pure: files are named, not touched."""
+"""From a selection of variants to the edges of one library. Touches the disk only to list bindings and the emulator."""
 
 from __future__ import annotations
 

@@ -1,0 +1,101 @@
+"""Plans: folders, what is selected and what is spare. Nothing on disk is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import sparkctl
+from sparkctl.arch import parse_arch
+from sparkctl.build import BuildPlan, default_build_root, plan_build
+from sparkctl.build.plan import folder_name
+from sparkctl.errors import MissingTool, UsageError
+from sparkctl.registry import Registry, load_registry, select_variants
+from sparkctl.toolchain import HostCompiler, Nvcc, Toolchain
+
+PROJECT = Path(sparkctl.__file__).resolve().parent.parent
+TOOLKIT = Path("/opt/cuda")
+NVCC = Nvcc(TOOLKIT / "bin/nvcc", TOOLKIT, "13.0.88", "PATH", "", (), (), ("sm_80", "sm_90"), True, "abcdef0123456789")
+HOST = HostCompiler(Path("/usr/bin/g++"), "g++ 12", "PATH", "g++ 12 x86_64")
+HEADERS = (TOOLKIT / "include",)
+TOOLCHAIN = Toolchain(NVCC, HOST, Path("/usr/bin/ninja"), None, None, HEADERS, Path("/nowhere"))
+SM_90 = parse_arch("sm_90")
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return load_registry(PROJECT / "flags.yaml")
+
+
+def plan(registry: Registry, *patterns: str, **changes: object) -> BuildPlan:
+    options = {"arch": SM_90, "backend": "cuda", "toolchain": TOOLCHAIN, "environ": {}, **changes}
+    return plan_build(registry, select_variants(registry, patterns, arch=SM_90), **options)
+
+
+def test_the_folder_is_named_by_backend_arch_and_profile() -> None:
+    assert folder_name("cuda", parse_arch("sm_90a"), "release", {}) == "cuda-sm_90a-release"
+    assert folder_name("emulator", SM_90, "debug", {}) == "emulator-sm_90-debug"
+
+
+def test_changed_flags_get_a_folder_of_their_own_whatever_their_order() -> None:
+    one = folder_name("cuda", SM_90, "release", {"a": "1", "b": "2"})
+    assert one.startswith("cuda-sm_90-release-")
+    assert one == folder_name("cuda", SM_90, "release", {"b": "2", "a": "1"})
+    assert one != folder_name("cuda", SM_90, "release", {"a": "1", "b": "3"})
+
+
+def test_selected_variants_come_first_and_all_others_are_spare(registry: Registry) -> None:
+    made = plan(registry, "attn_combine")
+    variants = [edge.name for edge in made.edges if edge.variant]
+    assert variants == [variant.name for variant in select_variants(registry, ["attn_combine"])]
+    assert not set(variants) & set(made.spare)
+    assert len(variants) + len(made.spare) == len(select_variants(registry, arch=SM_90))
+    assert "binding/decode" in [edge.name for edge in made.edges]
+
+
+def test_the_emulator_has_its_runtime_and_no_logs(registry: Registry) -> None:
+    made = plan(registry, "attn_combine", backend="emulator")
+    assert all(edge.log is None for edge in made.edges)
+    assert any(edge.name.startswith("emulator/") for edge in made.edges)
+    assert all("-DSPARK_EMULATOR=1" in edge.argv for edge in made.edges)
+
+
+def test_a_variant_that_the_arch_cannot_run_is_refused(registry: Registry) -> None:
+    largest = max(select_variants(registry, arch=SM_90), key=lambda variant: variant.dynamic_smem_bytes)
+    known = replace(TOOLCHAIN, nvcc=replace(NVCC, gpu_codes=("sm_86", "sm_90")))
+    with pytest.raises(UsageError, match="does not run on sm_86"):
+        plan_build(registry, [largest], arch=parse_arch("sm_86"), backend="cuda", toolchain=known, environ={})
+
+
+def test_an_arch_that_nvcc_does_not_list_is_refused(registry: Registry) -> None:
+    with pytest.raises(UsageError, match="cannot compile for sm_120"):
+        plan(registry, arch=parse_arch("sm_120"))
+
+
+@pytest.mark.parametrize(("missing", "message"), [("nvcc", "no nvcc"), ("host", r"no g\+\+"), ("ninja", "no ninja")])
+def test_a_missing_tool_is_named(registry: Registry, missing: str, message: str) -> None:
+    with pytest.raises(MissingTool, match=message):
+        plan(registry, toolchain=replace(TOOLCHAIN, **{missing: None}))
+
+
+def test_the_emulator_needs_headers_but_no_nvcc(registry: Registry) -> None:
+    without = replace(TOOLCHAIN, nvcc=None)
+    assert plan(registry, backend="emulator", toolchain=without).edges
+    with pytest.raises(MissingTool, match="no CUDA headers"):
+        plan(registry, backend="emulator", toolchain=replace(without, cuda_include_dirs=()))
+
+
+def test_variables_that_compilers_read_are_part_of_the_compiler(registry: Registry) -> None:
+    plain = plan(registry).compiler_identity
+    assert plan(registry, environ={"NVCC_APPEND_FLAGS": "-G"}).compiler_identity != plain
+    assert plan(registry, environ={"EDITOR": "vi"}).compiler_identity == plain
+
+
+def test_a_project_is_built_in_its_own_folder_and_the_packaged_one_in_the_cache(registry: Registry) -> None:
+    environ = {"SPARKCTL_CACHE_DIR": "/cache"}
+    assert default_build_root(registry, environ) == PROJECT / "build"
+    package = Path(sparkctl.__file__).resolve().parent / "project"
+    packaged = replace(registry, root=package, path=package / "flags.yaml")
+    assert default_build_root(packaged, environ).parent == Path("/cache/builds")
