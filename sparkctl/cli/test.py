@@ -108,7 +108,8 @@ def test(
     from sparkctl.registry import parse_sets
     from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
-    from sparkctl.render.test import SuiteProgress, report_json, show_report
+    from sparkctl.render.test import report_json, show_report
+    from sparkctl.render.suite_progress import SuiteProgress
     from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
 
     cli = cli_context(ctx)
@@ -137,7 +138,7 @@ def test(
         registry,
         plan,
         options,
-        watcher=SuiteProgress(console),
+        watcher=SuiteProgress(console, quiet=cli.verbosity < 0),
         progress=ConsoleProgress(console, quiet=cli.verbosity < 0),
     )
     if json:

@@ -1,4 +1,4 @@
-"""What `sparkctl test` shows: progress, the table of kernels, the closest cases, and each failure with its rerun."""
+"""What `sparkctl test` shows: the table of kernels, the closest cases, and each failure with its rerun."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.render.console import plain_table
-from sparkctl.testing.model import Case, DecodeCase
-from sparkctl.testing.results import Selection, VariantResult
-from sparkctl.testing.suite import Outcome
-from sparkctl.workflows.test import SuitePlan, SuiteReport, rerun_command
+from sparkctl.testing.results import VariantResult
+from sparkctl.workflows.test import SuiteReport, rerun_command
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 SHOWN_FAILURES = 10  # of a kernel; --json and --junit have them all
-BASE_WORK = 20_000  # of a case beside its scores, in scores: what the estimate of the time left counts with
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,47 +168,6 @@ def variant_json(report: SuiteReport, result: VariantResult) -> dict[str, Any]:
         "skipped": [{"case": skip.case_id, "reason": skip.reason} for skip in result.skips],
         "time_s": round(result.seconds, 3),
     }
-
-
-class SuiteProgress:
-    """A bar on stderr that knows the work of each case; nothing where stderr is no terminal."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.progress = Progress(
-            TextColumn("{task.fields[variant]}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[done]}/{task.fields[cases]} cases"),
-            TextColumn("{task.fields[failed]}", style="red"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        )
-        self.done = self.failed = 0
-
-    def start(self, plan: SuitePlan) -> None:
-        total = sum(work_of(case) for selection in plan.selections for case in selection.cases)
-        self.task = self.progress.add_task("", total=total, variant="", done=0, cases=plan.num_cases, failed="")
-        self.progress.start()
-
-    def case(self, selection: Selection, case: Case, outcome: Outcome) -> None:
-        self.done += 1
-        self.failed += outcome.failure is not None
-        self.progress.update(
-            self.task,
-            advance=work_of(case),
-            variant=selection.variant.name,
-            done=self.done,
-            failed=f"{self.failed} failed" if self.failed else "",
-        )
-
-    def stop(self) -> None:
-        self.progress.stop()
-
-
-def work_of(case: Case) -> int:
-    return BASE_WORK + (case.work if isinstance(case, DecodeCase) else 0)
 
 
 def share(error: float) -> str:
