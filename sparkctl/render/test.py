@@ -93,7 +93,8 @@ def closest_cases(rows: Iterable[KernelRow]) -> list[str]:
     lines = ["", "closest to the limit of 1:"]
     for row in rows:
         if row.worst.worst_case and 0 < row.worst.worst <= 1:
-            lines.append(f"  {share(row.worst.worst)}  {row.worst.variant.name}  {row.worst.worst_case}")
+            lines.append(f"  {share(row.worst.worst)}  {row.worst.variant.name}")
+            lines.append(f"        {row.worst.worst_case}")
     return lines if len(lines) > 2 else []
 
 

@@ -108,9 +108,12 @@ attn_decode_split_kv_mma         3     18       0        0         0.61
 attn_combine                     1     20       0        0         0.50
 
 closest to the limit of 1:
-  0.61  attn_decode_split_kv.bf16.d128  tile_counts-b1-kv64-h2-g4-q1-s3-lse
-  0.61  attn_decode_split_kv_mma.bf16.d128.s1  tile_counts-b1-kv64-h2-g4-q1-s3-lse
-  0.50  attn_combine.bf16.d128  b1-q1-h1-s1-live
+  0.61  attn_decode_split_kv.bf16.d128
+        tile_counts-b1-kv64-h2-g4-q1-s3-lse
+  0.61  attn_decode_split_kv_mma.bf16.d128.s1
+        tile_counts-b1-kv64-h2-g4-q1-s3-lse
+  0.50  attn_combine.bf16.d128
+        b1-q1-h1-s1-live
 
 5 variants, 44 cases: all passed
 """)
@@ -181,7 +184,8 @@ stream_read.u4         1      1       0        0         0.25
 stream_read.u8         1      1       0        0         0.25
 
 closest to the limit of 1:
-  0.25  stream_read.u2  bytes0-blocks1
+  0.25  stream_read.u2
+        bytes0-blocks1
 
 3 variants, 3 cases: all passed
 """)

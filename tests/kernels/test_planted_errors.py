@@ -1,0 +1,114 @@
+"""The cases must be able to fail: each planted error is a fault that some attention kernel shipped with.
+
+A copy of the project gets one edit, is built for the emulator, and `sparkctl test` must find it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sparkctl.registry import load_registry
+from sparkctl.testing.results import VariantResult
+from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
+
+ROOT = Path(__file__).resolve().parents[2]
+DECODE = "attn_decode_split_kv_mma.bf16.d64"
+SCALAR = "attn_decode_split_kv.bf16.d64"
+COMBINE = "attn_combine.bf16.d64"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One edit of one file, and the words of case ids that must be among the failures."""
+
+    file: str
+    old: str
+    new: str
+    variant: str
+    found_by: str
+
+
+PLANTED = {
+    "the causal mask is aligned top-left": Planted(
+        "attention/geometry.h",
+        "p.causal ? kv_len - p.qo_len + row.position + 1",
+        "p.causal ? row.position + 1",
+        DECODE,
+        "rows_without_keys",
+    ),
+    "an offset is cut to 32 bits": Planted(
+        "attention/geometry.h",
+        "return batch * stride.batch + len * stride.len + head * stride.head;",
+        "return static_cast<int>(batch * stride.batch + len * stride.len + head * stride.head);",
+        DECODE,
+        "huge_batch",
+    ),
+    "V is read with the strides of K": Planted("decode/split_kv_mma.cuh", "p.v_stride", "p.k_stride", DECODE, "mixed"),
+    "the CUDA-core kernel reads V with the strides of K": Planted(
+        "decode/split_kv.cuh", "p.v_stride", "p.k_stride", SCALAR, "mixed"
+    ),
+    "the lengths are ignored": Planted(
+        "attention/geometry.h",
+        "if (p.kv_lens == nullptr) return p.kv_len;",
+        "return p.kv_len;",
+        DECODE,
+        "poisoned_tail",
+    ),
+    "splits overlap by one key": Planted(
+        "attention/geometry.h",
+        "split) * tiles_per_split * block_kv",
+        "split) * tiles_per_split * block_kv - (split ? 1 : 0)",
+        DECODE,
+        "tile_counts",
+    ),
+    "lse is left in the log2 domain": Planted("combine/combine.cuh", ") * kLn2", ")", COMBINE, "model_shape"),
+    "splits are merged without a common maximum": Planted(
+        "combine/combine.cuh",
+        "const float factor = rescale_factor(split_max, max);",
+        "const float factor = 1.0f;",
+        COMBINE,
+        "far_apart",
+    ),
+    "an empty split's accumulator is read": Planted(
+        "combine/combine.cuh", "if (split_sum == 0.0f) return;", "", COMBINE, "empty_first"
+    ),
+}
+
+
+def plant(root: Path, planted: Planted) -> Path:
+    shutil.copytree(ROOT / "csrc", root / "csrc")
+    shutil.copy(ROOT / "flags.yaml", root)
+    path = root / "csrc" / planted.file
+    source = path.read_text(encoding="utf-8")
+    assert planted.old in source, f"{planted.file} has changed: plant the error anew"
+    path.write_text(source.replace(planted.old, planted.new), encoding="utf-8")
+    return root
+
+
+class Silent:
+    """A watcher that tells nobody."""
+
+    def start(self, plan: object) -> None: ...
+
+    def case(self, selection: object, case: object, outcome: object) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def run_tests(root: Path, variant: str) -> VariantResult:
+    registry = load_registry(root / "flags.yaml")
+    options = SuiteOptions(patterns=(variant,), backend="emulator")
+    report = run_suite(registry, plan_suite(registry, options), options, watcher=Silent())
+    assert not report.passed
+    return report.results[0]
+
+
+@pytest.mark.parametrize("name", list(PLANTED))
+def test_a_planted_error_is_found(name: str, tmp_path: Path) -> None:
+    planted = PLANTED[name]
+    result = run_tests(plant(tmp_path, planted), planted.variant)
+    assert [f.case_id for f in result.failures if planted.found_by in f.case_id]
