@@ -108,8 +108,8 @@ def test(
     from sparkctl.registry import parse_sets
     from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
-    from sparkctl.render.test import report_json, show_report
     from sparkctl.render.suite_progress import SuiteProgress
+    from sparkctl.render.test import report_json, show_report
     from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
 
     cli = cli_context(ctx)
