@@ -1,10 +1,14 @@
 # Each target sets up what it needs: `make run` is the main job, `make check` what CI runs.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
 # The GPU targets take the interpreter that has the device's torch; it needs the packages of pyproject.toml.
-GPU_PYTHON ?= python3
+GPU_SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+PYTHON ?= python3
 GPU_OUT    ?= build/gpu
 
 .PHONY: help setup run test check lint full gpu stamp clean
@@ -43,7 +47,7 @@ lint: setup  ## formatting, style, types, layers, spelling
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache | tail -n 4
-	$(BIN)/clang-format --dry-run --Werror $$(find csrc tests -name '*.h' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cpp')
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*' 'tests/*.cu' 'tests/*.h' 'tests/*.cpp' ':!tests/data' ':!*.md')
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc sparkctl tests flags.yaml Makefile
 
 stamp:  ## write the commit for machines that get the tree without its history
