@@ -48,7 +48,7 @@ lint: setup  ## formatting, style, types, layers, spelling
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache | tail -n 4
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*' 'tests/*.cu' 'tests/*.h' 'tests/*.cpp' ':!tests/data' ':!*.md')
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc sparkctl tests flags.yaml Makefile
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc sparkctl benchmarks flags.yaml Makefile
 
 stamp:  ## write the commit for machines that get the tree without its history
 	@$(BIN)/python benchmarks/write_stamp.py
