@@ -129,8 +129,8 @@ NARROW = """\
 attn_decode_split_kv_mma.bf16.d128, 32/8 heads, cold L2; case: batch × kv_len
           time  noise           % of  % of          eager   SDPA   SDPA
 case        µs      %  TB/s  ceiling  peak  splits     µs  cuDNN  flash
-1 × 16k  15.26    0.2  4.40       96    92      32  20.26  1.25×  1.50×
-8 × 16k  122.0    0.2  4.40       96    92       4  127.0  1.25×  1.50×
+1 × 16k  15.26    0.2  4.40       96    92      16  20.26  1.25×  1.50×
+8 × 16k  122.0    0.2  4.40       96    92       2  127.0  1.25×  1.50×
 
 × is the peer's time over ours: above 1 ours is faster.
 """
@@ -143,8 +143,8 @@ WIDE = """\
 attn_decode_split_kv_mma.bf16.d128, 32/8 heads, cold L2; case: batch × kv_len
           time  noise                    % of  % of  ceiling          eager      SDPA     SDPA      SDPA     SDPA
 case        µs      %  samples  TB/s  ceiling  peak     TB/s  splits     µs  cuDNN µs  cuDNN ×  flash µs  flash ×
-1 × 16k  15.26    0.2       20  4.40       96    92     4.60      32  20.26     19.07    1.25×     22.88    1.50×
-8 × 16k  122.0    0.2       20  4.40       96    92     4.60       4  127.0     152.6    1.25×     183.1    1.50×
+1 × 16k  15.26    0.2       20  4.40       96    92     4.60      16  20.26     19.07    1.25×     22.88    1.50×
+8 × 16k  122.0    0.2       20  4.40       96    92     4.60       2  127.0     152.6    1.25×     183.1    1.50×
 
 × is the peer's time over ours: above 1 ours is faster.
 """
@@ -292,7 +292,7 @@ def test_json_is_one_object_with_every_sample(session: FakeSession, capsys: pyte
     assert record["environment"]["stamp"] == {"commit": "0123456789ab", "dirty": True}
     assert record["environment"]["peak_tbps"] == 4.8
     row = record["rows"][0]
-    assert (row["case"]["kv_len"], row["case"]["num_kv_heads"], row["num_splits"]) == (16384, 8, 32)
+    assert (row["case"]["kv_len"], row["case"]["num_kv_heads"], row["num_splits"]) == (16384, 8, 16)
     assert len(row["time"]["samples_us"]) == 20
     assert row["time"]["median_us"] == pytest.approx(15.2557, abs=1e-3)
     assert row["time"]["stop"] == "precise"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkctl.cli.app import main
-from sparkctl.toolchain import Nvcc, Toolchain
+from sparkctl.toolchain import HostCompiler, Nvcc, Toolchain
 
 REGISTRY = """\
 version: 1
@@ -94,7 +94,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     (tmp_path / "flags.yaml").write_text(REGISTRY, encoding="utf-8")
     for kernel in ("ring", "merge", "warped"):
         (tmp_path / f"{kernel}.cu").touch()
-    nvcc = Nvcc(Path("nvcc"), tmp_path, "13.0.88", "PATH", "", (), (), ("sm_80", "sm_90"), "")
+    nvcc = Nvcc(Path("nvcc"), tmp_path, "13.0.88", "PATH", "", (), (), ("sm_80", "sm_90"), True, "")
     tools = Toolchain(nvcc, None, None, None, None, (), tmp_path)
     monkeypatch.setattr("sparkctl.toolchain.find_toolchain", lambda **_: tools)
     monkeypatch.setattr("sparkctl.workflows.regs.plan_build", written_plan(tmp_path))
@@ -417,8 +417,8 @@ def test_wrong_usage_exits_2_and_says_why(run: Run, words: tuple[str, ...], code
 def test_without_nvcc_it_exits_3_and_says_how_to_get_one(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    nothing = Toolchain(None, None, None, None, None, (), tmp_path)
-    monkeypatch.setattr("sparkctl.toolchain.find_toolchain", lambda **_: nothing)
+    only_host = Toolchain(None, HostCompiler(Path("g++"), "g++ 12", "PATH", ""), None, None, None, (), tmp_path)
+    monkeypatch.setattr("sparkctl.toolchain.find_toolchain", lambda **_: only_host)
     result = run("ring")
     assert result.code == 3
     assert result.out == ""

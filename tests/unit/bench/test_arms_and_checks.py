@@ -18,7 +18,7 @@ def test_a_decode_is_called_with_its_slots_tensors_and_the_shared_workspace(libr
     arm = decode_arm(CASE, slots, call)
     assert arm.arm.call(1) is slots.out[1]
     args = library.module.calls[-1]
-    assert args[:2] == (library.index["attn_decode_split_kv_mma.bf16.d64"], library.index["attn_combine.bf16.d64"])
+    assert args[:2] == (library.index[call.plan.variant], library.index["attn_combine.bf16.d64"])
     assert (args[2], args[3], args[4], args[6]) == (slots.q[1], slots.k[1], slots.v[1], slots.out[1])
     assert args[8].shape == (2, 1, 8, call.plan.num_splits, 64)
     assert args[11:] == (64**-0.5, False)
