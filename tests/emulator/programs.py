@@ -3,7 +3,6 @@
 import hashlib
 import os
 import subprocess
-import sysconfig
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +10,15 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
+from sparkctl.toolchain import find_toolchain
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = Path(__file__).resolve().parent / "kernels"
-CUDA_INCLUDE = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "include"
+CUDA_INCLUDES = find_toolchain().require_cuda_headers()
 CACHE = Path(tempfile.gettempdir()) / f"sparkctl-emulator-tests-{os.getuid()}"
 
-INCLUDES = ("-I", str(ROOT / "csrc" / "emulator"), "-I", str(ROOT / "csrc"), "-I", str(CUDA_INCLUDE))
+INCLUDES = ("-I", str(ROOT / "csrc" / "emulator"), "-I", str(ROOT / "csrc"))
+INCLUDES += tuple(word for folder in CUDA_INCLUDES for word in ("-I", str(folder)))
 FLAGS = ("-DSPARK_EMULATOR=1", "-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 FLAGS += ("-Wno-unknown-pragmas",)  # unroll
 

@@ -1,15 +1,14 @@
 """The same programs on a GPU and in the emulator: bit-equal, or for mma within the accumulation's bound."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from products import ROUNDINGS, product
-from programs import CUDA_INCLUDE, KERNELS, ROOT, Outcome, compile_program, parse_outcome, run_case
+from programs import KERNELS, ROOT, Outcome, compile_program, parse_outcome, run_case
 
-from sparkctl.toolchain import find_devices
+from sparkctl.toolchain import find_devices, find_toolchain
 
 pytestmark = pytest.mark.gpu
 
@@ -31,15 +30,13 @@ def run_on_device(folder: Path, program: str, case: str) -> Outcome:
     devices = find_devices()
     if not devices:
         pytest.skip("no CUDA device")
-    toolkit = CUDA_INCLUDE.parent
-    nvcc = str(toolkit / "bin" / "nvcc") if (toolkit / "bin" / "nvcc").exists() else shutil.which("nvcc")
-    if nvcc is None:
-        pytest.skip("nvcc is missing: pip install 'sparkctl[toolchain]'")
+    nvcc = find_toolchain().require_nvcc()
     built = folder / program
     if not built.exists():
-        options = [f"-arch={devices[0].arch.name}", "-std=c++17", "-O2", "-cudart", "static", f"-L{toolkit / 'lib'}"]
+        options = [f"-arch={devices[0].arch.name}", "-std=c++17", "-O2", "-cudart", "static"]
+        options += [f"-L{folder}" for folder in nvcc.library_dirs]
         source = str(KERNELS / f"{program}.cu")
-        subprocess.run([nvcc, *options, "-I", str(ROOT / "csrc"), "-o", str(built), source], check=True)
+        subprocess.run([nvcc.path, *options, "-I", str(ROOT / "csrc"), "-o", str(built), source], check=True)
     done = subprocess.run([built, case], capture_output=True, text=True, timeout=60, check=True)
     return parse_outcome(done.stdout)
 
