@@ -1,6 +1,7 @@
 """From variants to a library: plan, ninja, cache, locks, and what each edge cost."""
 
-from sparkctl.build.ensure import DEFAULT_ARCH, default_archs, ensure_built, raise_failures
+from sparkctl.build.archs import DEFAULT_ARCH, choose_archs, default_archs
+from sparkctl.build.ensure import ensure_built, raise_failures
 from sparkctl.build.model import BuildPlan, BuildResult, Edge, EdgeResult, PlanResult
 from sparkctl.build.plan import default_build_root, plan_build
 from sparkctl.build.preview import Preview, PreviewStep, preview_build
@@ -18,6 +19,7 @@ __all__ = [
     "PreviewStep",
     "Progress",
     "SilentProgress",
+    "choose_archs",
     "default_archs",
     "default_build_root",
     "ensure_built",

@@ -15,14 +15,7 @@ from sparkctl.build.runner import run_build
 from sparkctl.errors import WorkFailed
 from sparkctl.registry.model import Registry, Variant
 from sparkctl.runtime.manifest import Backend
-from sparkctl.toolchain import Toolchain, find_native_archs, find_toolchain
-
-DEFAULT_ARCH = Arch(9, 0)
-
-
-def default_archs() -> tuple[Arch, ...]:
-    """This machine's devices, else sm_90."""
-    return find_native_archs() or (DEFAULT_ARCH,)
+from sparkctl.toolchain import Toolchain, find_toolchain
 
 
 def ensure_built(

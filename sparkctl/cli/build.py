@@ -77,7 +77,7 @@ def build(
     """Plan, run, show."""
     import os
 
-    from sparkctl.build import preview_build, raise_failures, run_build
+    from sparkctl.build import choose_archs, preview_build, raise_failures, run_build
     from sparkctl.registry import parse_sets
     from sparkctl.toolchain import find_toolchain
 
@@ -87,7 +87,7 @@ def build(
     plans = _plans(
         registry,
         kernels or (),
-        archs=_archs(arch, toolchain, backend),
+        archs=choose_archs(arch, toolchain, backend=backend),
         backend=backend,
         profile=profile,
         sets=parse_sets(registry, sets or ()),
@@ -116,20 +116,6 @@ def build(
     else:
         show_build(stdout_console(cli), result, explain=explain, every=cli.verbosity > 0)
     raise_failures(result)
-
-
-def _archs(text: str | None, toolchain: Toolchain, backend: str) -> tuple[Arch, ...]:
-    """`all` means all that this nvcc knows; the emulator stands for sm_90 unless told otherwise."""
-    from sparkctl.arch import parse_archs
-    from sparkctl.build import DEFAULT_ARCH, default_archs
-    from sparkctl.toolchain import find_native_archs
-
-    if text is None:
-        return (DEFAULT_ARCH,) if backend == "emulator" else default_archs()
-    archs = parse_archs(text, native=find_native_archs)
-    if "all" in [word.strip().lower() for word in text.split(",")] and toolchain.nvcc:
-        return tuple(arch for arch in archs if arch.name in toolchain.nvcc.gpu_codes or arch.suffix)
-    return archs
 
 
 def _plans(

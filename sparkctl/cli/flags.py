@@ -11,6 +11,10 @@ from sparkctl.cli.options import CliContext, Json, OneArch, Profile, Sets, cli_c
 from sparkctl.errors import SparkctlError, UsageError, WorkFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
     from sparkctl.registry import Registry, Variant
     from sparkctl.render.flags import Explained
 
@@ -104,15 +108,10 @@ def show_flags(
     sets: Sets = None,
     json: Json = False,
 ) -> None:
-    from sparkctl.render.console import print_json, stdout_console
-    from sparkctl.render.flags import explained_json, render_values
+    from sparkctl.render.flags import render_values
 
     cli = cli_context(ctx)
-    explained = _explain(cli, kernel, arch, profile, sets)
-    if json:
-        print_json(explained_json(explained))
-    else:
-        stdout_console(cli).print(render_values(explained))
+    _print_explained(cli, _explain(cli, kernel, arch, profile, sets), render_values, json=json)
 
 
 def explain_flags(
@@ -123,15 +122,10 @@ def explain_flags(
     sets: Sets = None,
     json: Json = False,
 ) -> None:
-    from sparkctl.render.console import print_json, stdout_console
-    from sparkctl.render.flags import explained_json, render_explanation
+    from sparkctl.render.flags import render_explanation
 
     cli = cli_context(ctx)
-    explained = _explain(cli, kernel, arch, profile, sets)
-    if json:
-        print_json(explained_json(explained))
-    else:
-        stdout_console(cli).print(render_explanation(explained))
+    _print_explained(cli, _explain(cli, kernel, arch, profile, sets), render_explanation, json=json)
 
 
 def check_flags(ctx: typer.Context, json: Json = False) -> None:
@@ -157,6 +151,18 @@ def check_flags(ctx: typer.Context, json: Json = False) -> None:
         raise WorkFailed(f"{registry.path.name}: {things} to mend", hint="docs/registry.md says what each rule is for")
     if not json and cli.verbosity == 0:
         print(f"{registry.path.name}: nothing to mend")
+
+
+def _print_explained(
+    cli: CliContext, explained: Explained, render: Callable[[Explained], RenderableType], *, json: bool
+) -> None:
+    from sparkctl.render.console import print_json, stdout_console
+    from sparkctl.render.flags import explained_json
+
+    if json:
+        print_json(explained_json(explained))
+    else:
+        stdout_console(cli).print(render(explained))
 
 
 def _explain(cli: CliContext, name: str, arch: str | None, profile: str, sets: list[str] | None) -> Explained:

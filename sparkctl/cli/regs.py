@@ -22,9 +22,7 @@ from sparkctl.cli.options import (
 from sparkctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sparkctl.arch import Arch
     from sparkctl.cli.options import CliContext
-    from sparkctl.toolchain import Toolchain
     from sparkctl.workflows.regs import RegsReport
 
 HELP = """Registers, spills, stack, shared memory, barriers and occupancy of every variant.
@@ -62,6 +60,7 @@ def regs(
     """Build what is missing, read, show."""
     import os
 
+    from sparkctl.build import choose_archs
     from sparkctl.registry import parse_sets
     from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import stderr_console
@@ -76,7 +75,7 @@ def regs(
     report = report_regs(
         registry,
         kernels or (),
-        archs=_archs(arch, toolchain),
+        archs=choose_archs(arch, toolchain),
         where=parse_where(where, head_dim, dtype),
         profile=profile,
         sets=parse_sets(registry, sets or ()),
@@ -85,20 +84,6 @@ def regs(
         progress=ConsoleProgress(stderr_console(cli), quiet=cli.verbosity < 0),
     )
     _show(cli, report, form="json" if json else "csv" if csv else "markdown" if markdown else "table")
-
-
-def _archs(text: str | None, toolchain: Toolchain) -> tuple[Arch, ...]:
-    """`all` means all that this nvcc knows."""
-    from sparkctl.arch import parse_archs
-    from sparkctl.build import default_archs
-    from sparkctl.toolchain import find_native_archs
-
-    if text is None:
-        return default_archs()
-    archs = parse_archs(text, native=find_native_archs)
-    if "all" in [word.strip().lower() for word in text.split(",")] and toolchain.nvcc:
-        return tuple(arch for arch in archs if arch.name in toolchain.nvcc.gpu_codes or arch.suffix)
-    return archs
 
 
 def _show(cli: CliContext, report: RegsReport, *, form: str) -> None:

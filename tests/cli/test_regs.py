@@ -100,7 +100,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setattr("sparkctl.workflows.regs.plan_build", written_plan(tmp_path))
     monkeypatch.setattr("sparkctl.workflows.regs.run_build", lambda plans, progress: None)
     monkeypatch.setattr("sparkctl.workflows.regs.raise_failures", lambda result: None)
-    monkeypatch.setattr("sparkctl.build.default_archs", lambda: (_arch("sm_90"),))
+    monkeypatch.setattr("sparkctl.build.archs.default_archs", lambda: (_arch("sm_90"),))
     monkeypatch.chdir(tmp_path)
 
     def call(*words: str, columns: int | None = None) -> Screen:
