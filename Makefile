@@ -5,10 +5,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
-# The GPU targets take the interpreter that has the device's torch; it needs the packages of pyproject.toml.
-GPU_SHELL := /bin/bash
-.SHELLFLAGS := -o pipefail -c
-PYTHON ?= python3
+# The GPU target takes the interpreter that has the device's torch; it needs the packages of pyproject.toml.
+GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu
 
 .PHONY: help setup run test check lint full gpu stamp clean
@@ -27,8 +25,8 @@ setup: $(VENV)/.installed  ## install everything into .venv
 run:  ## build the kernels for sm_90 and the emulator, report registers, test at head_dim 128 (no GPU needed)
 	@start=$$(date +%s); \
 	$(MAKE) --no-print-directory setup && \
-	$(BIN)/sparkctl build 'attn_*' --arch sm_90 && \
-	$(BIN)/sparkctl build 'attn_*' --backend emulator && \
+	$(BIN)/sparkctl build --arch sm_90 && \
+	$(BIN)/sparkctl build --backend emulator && \
 	$(BIN)/sparkctl regs 'attn_*' --arch sm_90 && \
 	$(BIN)/sparkctl test --head-dim 128 --backend emulator && \
 	echo "make run: $$(( $$(date +%s) - start )) s from the first command to the last"
@@ -61,4 +59,4 @@ gpu:  ## on a machine with a GPU: build, all cases on the device, bench; results
 	$(GPU_PYTHON) -m sparkctl bench --seq 4k,16k --batch 1,8 --save $(GPU_OUT)/bench.json
 
 clean:  ## remove build outputs, never the cache
-	rm -rf build compile_commands.json
+	rm -rf build

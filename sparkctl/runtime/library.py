@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,13 +78,11 @@ def load_library(folder: Path) -> Library:
 
 
 def _open_library(folder: Path, manifest: Manifest) -> Library:
-    import tvm_ffi
-
     path = folder / manifest.library
     if not path.exists():
         raise SparkctlError(f"{path} is missing", hint="run sparkctl build again")
     try:
-        module = tvm_ffi.load_module(str(path))
+        module = _load_module(path, manifest.digest)
         names = [str(name) for name in module.get_function("variant_names")()]
     except (OSError, RuntimeError, AttributeError, ValueError) as error:
         raise MissingTool(
@@ -93,6 +92,16 @@ def _open_library(folder: Path, manifest: Manifest) -> Library:
     if manifest.backend == "emulator":
         _limit_shared_memory(library)
     return library
+
+
+def _load_module(path: Path, digest: str) -> Any:
+    """The module, under a name of its own: for a path that it knows the loader returns what it loaded before."""
+    import tvm_ffi
+
+    with tempfile.TemporaryDirectory(prefix="sparkctl-") as folder:
+        link = Path(folder) / f"libsparkctl-{digest[:12]}.so"
+        link.symlink_to(path.resolve())
+        return tvm_ffi.load_module(str(link))
 
 
 def _limit_shared_memory(library: Library) -> None:
