@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,8 @@ from sparkctl.build.sampler import MemorySampler
 from sparkctl.toolchain import run_tool, start_tool
 
 STATUS_MARK = "@sparkctl@ "
-GRACE_S = 5.0
+GRACE_S = 5.0  # for compilers to end after an interrupt
+DRAIN_S = 1.0  # for what ninja said last, once it has ended
 PAUSE_S = 0.1
 _STATUS = re.compile(re.escape(STATUS_MARK) + "(.*)")
 
@@ -58,8 +60,7 @@ def run_ninja(
         try:
             _read_lines(stream.fileno(), parser)
         except BaseException:
-            _stop(process)
-            _read_lines(stream.fileno(), parser)
+            _stop(process, stream.fileno(), parser)
             parser.end()
             raise
         run.returncode = process.wait()
@@ -98,12 +99,14 @@ def read_times(log: Path) -> dict[str, float]:
     return times
 
 
-def _read_lines(descriptor: int, parser: _Parser) -> None:
-    """Until the stream ends. What has not been followed by anything for a moment is complete."""
+def _read_lines(descriptor: int, parser: _Parser, *, within: float | None = None) -> None:
+    """Until the stream ends, or for `within` seconds. What nothing has followed for a moment is complete."""
+    until = None if within is None else time.monotonic() + within
     rest = b""
-    while True:
+    while until is None or time.monotonic() < until:
         if not select.select([descriptor], [], [], PAUSE_S)[0]:
-            parser.pause()
+            if until is None:
+                parser.pause()
             continue
         block = os.read(descriptor, 1 << 16)
         *lines, rest = (rest + block).split(b"\n")
@@ -162,13 +165,31 @@ class _Parser:
             self._on_edge(name, well)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """ninja passes the signal on to its compilers and removes what they were writing."""
+def _stop(process: subprocess.Popen[bytes], descriptor: int, parser: _Parser) -> None:
+    """ninja passes the signal on to its compilers and removes what they were writing.
+
+    Where one of them ignores it, all are killed. Whoever still holds the pipe then is not waited for.
+    """
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
-    try:
-        process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        _read_lines(descriptor, parser, within=GRACE_S)  # ninja may be in the middle of a long text
+        process.wait(DRAIN_S)
+    if process.poll() is None:
+        process.send_signal(signal.SIGSTOP)  # so that it starts no further one
+        for group in (*_groups_below(process.pid), process.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
         process.wait()
+        _read_lines(descriptor, parser, within=DRAIN_S)
+
+
+def _groups_below(pid: int) -> set[int]:
+    """The process groups of everything that a process has started: ninja gives each edge one of its own."""
+    groups: set[int] = set()
+    with contextlib.suppress(OSError):
+        for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+            with contextlib.suppress(ProcessLookupError):
+                groups.add(os.getpgid(int(word)))
+            groups |= _groups_below(int(word))
+    return groups - {os.getpgrp()}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
+from sparkctl.build import ninja_run
 from sparkctl.build.ninja_run import (
     STATUS_MARK,
     NinjaRun,
@@ -93,3 +98,44 @@ def test_a_process_that_is_gone_is_no_error() -> None:
     sampler = MemorySampler(2**22 + 1)
     sampler.sample()
     assert sampler.peaks == {}
+
+
+def interrupted(ninja: Path, folder: Path) -> float:
+    """Run until the first edge has ended, then interrupt; the seconds that the end took."""
+    began = 0.0
+
+    def interrupt(*_: object) -> None:
+        nonlocal began
+        began = time.monotonic()
+        raise KeyboardInterrupt
+
+    environ = {"PATH": "/usr/bin:/bin:/usr/local/bin"}
+    with pytest.raises(KeyboardInterrupt):
+        run_ninja(ninja, "build.ninja", cwd=folder, environ=environ, jobs=2, run=NinjaRun(), on_edge=interrupt)
+    return time.monotonic() - began
+
+
+def test_a_compiler_that_ignores_the_interrupt_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ninja_run, "GRACE_S", 0.5)
+    stubborn = f"trap '' INT; echo $$$$ > {tmp_path}/pid; sleep 60; sleep 60"
+    (tmp_path / "build.ninja").write_text(
+        "rule r\n  command = $sh\n  description = $out\n"
+        f"build slow: r\n  sh = {stubborn}\nbuild quick: r\n  sh = sleep 0.3\n"
+    )
+    assert interrupted(NINJA, tmp_path) < 10
+    pid = int((tmp_path / "pid").read_text())
+    status = Path(f"/proc/{pid}/stat")
+    assert not status.exists() or " Z " in status.read_text()
+
+
+def test_whoever_still_holds_the_pipe_does_not_hold_up_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ninja_run, "GRACE_S", 0.5)
+    ninja = tmp_path / "ninja"
+    ninja.write_text(f"#!/bin/sh\nsetsid sleep 30 &\necho $! > {tmp_path}/pid\necho '{STATUS_MARK}a'\nexec sleep 30\n")
+    ninja.chmod(0o755)
+    try:
+        assert interrupted(ninja, tmp_path) < 10
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), 9)
