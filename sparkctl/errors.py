@@ -16,6 +16,9 @@ class SparkctlError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class WorkFailed(SparkctlError):
     """A build, test, gate or check ran and failed."""

@@ -78,6 +78,7 @@ CombineParams combine_params(const Partials& partials, int64_t num_splits, const
   p.partials = partials;
   p.out = data_of(out);
   p.out_stride = row_strides("out", out);
+  check_no_overlap("out", out);
   p.batch = int32_of("batch", out.size(0));
   p.qo_len = int32_of("qo_len", out.size(1));
   p.num_qo_heads = int32_of("num_qo_heads", out.size(2));
@@ -159,7 +160,7 @@ void combine(int64_t variant, TensorView part_acc, TensorView part_max, TensorVi
   check_float16("out", out);
   const Partials partials = check_partials(part_acc, part_max, part_sum, out);
   CombineParams p = combine_params(partials, part_max.size(3), out, lse);
-  if (p.batch == 0) return;
+  if (out.numel() == 0) return;
   const Variant& entry = variant_for("combine", variant);
   const LaunchContext context(out.device());
   raise_if_failed(entry.launcher(&p, context.stream()));

@@ -8,9 +8,12 @@
 #include <tvm/ffi/optional.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "attention/params.h"
 #include "common/status.h"
@@ -119,6 +122,22 @@ inline TensorStrides row_strides(const char* name, const TensorView& tensor) {
     TVM_FFI_THROW(ValueError) << name << " does not start at a multiple of 16 bytes";
   }
   return {stride[0], stride[1], stride[2]};
+}
+
+// What is written to must not hold two elements at one address.
+inline void check_no_overlap(const char* name, const TensorView& tensor) {
+  std::vector<std::pair<int64_t, int64_t>> axes;  // stride, size
+  for (int i = 0; i < tensor.ndim(); ++i) {
+    if (tensor.size(i) > 1) axes.emplace_back(tensor.stride(i), tensor.size(i));
+  }
+  std::sort(axes.begin(), axes.end());
+  int64_t reach = 1;  // elements that the axes so far cover
+  for (const auto& [stride, size] : axes) {
+    if (stride < reach) {
+      TVM_FFI_THROW(ValueError) << name << " has elements that share memory, accepted is a tensor without overlap";
+    }
+    reach = stride * (size - 1) + reach;
+  }
 }
 
 inline int32_t int32_of(const char* name, int64_t value) {

@@ -10,7 +10,7 @@ from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots, xor_words
 from sparkctl.bench.measure import Arm
 from sparkctl.errors import UsageError, WorkFailed
-from sparkctl.ops.decode import DecodeCall, plan_call
+from sparkctl.ops.call import DecodeCall, plan_call
 from sparkctl.ops.plan import DecodeShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 from sparkctl.runtime import Library

@@ -19,7 +19,7 @@ from sparkctl.bench.sampling import Timer, sample_in_turn
 from sparkctl.bench.statistics import StopRule, median
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.errors import MissingTool, WorkFailed
-from sparkctl.ops.decode import DecodeCall
+from sparkctl.ops.call import DecodeCall
 from sparkctl.runtime import Library
 
 if TYPE_CHECKING:

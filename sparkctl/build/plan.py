@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import sparkctl
 from sparkctl.arch import Arch
 from sparkctl.build.commands import cuda_command, host_command, link_command
 from sparkctl.build.model import BuildPlan, Edge
@@ -18,8 +17,9 @@ from sparkctl.registry import resolve_flags, runs_on, span_variants
 from sparkctl.registry.model import Registry, Variant
 from sparkctl.registry.resolve import find_profile
 from sparkctl.registry.values import canonical_values, environment_values, tokens_for
+from sparkctl.runtime.locate import build_root_of
 from sparkctl.runtime.manifest import Backend
-from sparkctl.toolchain import Toolchain, user_cache_folder
+from sparkctl.toolchain import Toolchain
 
 LIBRARY_NAME = "libsparkctl.so"
 # Read by the compilers themselves: a change of one is a change of compiler.
@@ -120,12 +120,8 @@ def folder_name(backend: Backend, arch: Arch, profile: str, sets: Mapping[str, s
 
 
 def default_build_root(registry: Registry, environ: Mapping[str, str]) -> Path:
-    """`build` in the project; for the copy that ships in the wheel a folder of the user's cache."""
-    package = Path(sparkctl.__file__).resolve().parent
-    if package not in registry.path.resolve().parents:
-        return registry.root / "build"
-    digest = hashlib.blake2b(str(registry.root).encode(), digest_size=6).hexdigest()
-    return user_cache_folder(environ) / "builds" / digest
+    """Where the registry's project is built."""
+    return build_root_of(registry.root, environ)
 
 
 def _variant_edge(setting: _Setting, variant: Variant) -> Edge:

@@ -1,7 +1,8 @@
 """The public operators on torch tensors."""
 
+from sparkctl.ops.call import plan_call
 from sparkctl.ops.combine import combine
-from sparkctl.ops.decode import decode, plan_call
+from sparkctl.ops.decode import decode
 from sparkctl.ops.plan import DecodePlan, DecodeShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+Q_AXES = "[batch, qo_len, num_qo_heads, head_dim]"
+MAX_SPLITS = 65535  # of a grid, CUDA C++ Programming Guide, compute capabilities: y and z
 DTYPE_NAMES = {"torch.bfloat16": "bf16", "torch.float16": "fp16"}
 
 
 def check_tensor(name: str, value: Any) -> torch.Tensor:
-    """A torch tensor outside autograd: TypeError for anything else, ValueError for one that requires grad."""
+    """A dense torch tensor outside autograd: TypeError for anything else, ValueError for one that requires grad."""
     import torch
 
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} is {type(value).__name__}, accepted is torch.Tensor")
+    if value.layout is not torch.strided:
+        raise TypeError(f"{name} has layout {value.layout}, accepted is torch.strided")
     if value.requires_grad and torch.is_grad_enabled():
         raise ValueError(f"{name} requires grad, accepted is inference only: use torch.no_grad() or .detach()")
     return value
@@ -49,3 +53,59 @@ def check_same(name: str, tensor: torch.Tensor, other_name: str, other: torch.Te
         raise TypeError(f"{name} has dtype {tensor.dtype}, accepted is that of {other_name}: {other.dtype}")
     if tensor.device != other.device:
         raise ValueError(f"{name} is on {tensor.device}, accepted is the device of {other_name}: {other.device}")
+
+
+def check_query(q: Any, out: Any) -> str:
+    """q's dtype in the registry's words, after the checks of q and of a given out."""
+    check_tensor("q", q)
+    check_rank("q", q, 4, Q_AXES)
+    dtype = check_dtype("q", q)
+    if q.shape[3] < 1:
+        raise ValueError("head_dim is 0, accepted is 1 or more")
+    if out is not None:
+        check_tensor("out", out)
+        check_shape("out", out, tuple(q.shape), "as q")
+        check_same("out", out, "q", q)
+    return dtype
+
+
+def check_heads(num_qo_heads: int, num_kv_heads: int) -> None:
+    """ValueError unless every kv head serves the same number of query heads."""
+    if num_kv_heads < 1 or num_qo_heads < 1 or num_qo_heads % num_kv_heads:
+        raise ValueError(f"num_qo_heads is {num_qo_heads}, accepted is a multiple of num_kv_heads ({num_kv_heads})")
+
+
+def check_int32(name: str, value: Any, q: torch.Tensor) -> None:
+    """An int32 tensor on q's device."""
+    check_tensor(name, value)
+    if str(value.dtype) != "torch.int32":
+        raise TypeError(f"{name} has dtype {value.dtype}, accepted is torch.int32")
+    if value.device != q.device:
+        raise ValueError(f"{name} is on {value.device}, accepted is the device of q: {q.device}")
+
+
+def check_kv_lens(kv_lens: Any, q: torch.Tensor, kv_len: int, what: str) -> None:
+    """int32 [batch]; on the CPU every value in 0 … kv_len, on a device none is read."""
+    check_tensor("kv_lens", kv_lens)
+    check_shape("kv_lens", kv_lens, (q.shape[0],), "[batch]")
+    check_int32("kv_lens", kv_lens, q)
+    on_cpu = kv_lens.device.type == "cpu" and q.shape[0] > 0
+    if on_cpu and not 0 <= int(kv_lens.min()) <= int(kv_lens.max()) <= kv_len:
+        raise ValueError(f"kv_lens is {kv_lens.tolist()}, accepted is 0 to {kv_len}, {what}")
+
+
+def check_int(name: str, value: Any) -> None:
+    """TypeError unless the value is a whole number or None."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise TypeError(f"{name} is {value!r}, accepted is a whole number or None")
+
+
+def check_plan(num_splits: int | None, max_kv_len: int | None, kv_len: int, what: str) -> int:
+    """The length that splits are planned for, after the checks of both arguments."""
+    check_int("num_splits", num_splits)
+    check_int("max_kv_len", max_kv_len)
+    if num_splits is not None and not 1 <= num_splits <= MAX_SPLITS:
+        raise ValueError(f"num_splits is {num_splits}, accepted is 1 to {MAX_SPLITS}")
+    if max_kv_len is not None and not 0 <= max_kv_len <= kv_len:
+        raise ValueError(f"max_kv_len is {max_kv_len}, accepted is 0 to {kv_len}, {what}")
+    return kv_len if max_kv_len is None else max_kv_len

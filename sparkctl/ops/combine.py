@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkctl.ops import checks
-from sparkctl.ops.decode import combine_variant
+from sparkctl.ops.call import combine_variant
 from sparkctl.ops.devices import default_library
 from sparkctl.runtime import Library
 
@@ -30,6 +30,8 @@ def combine(
     """
     import torch
 
+    if dtype not in (torch.bfloat16, torch.float16):
+        raise TypeError(f"dtype is {dtype!r}, accepted are torch.bfloat16 and torch.float16")
     for name, tensor in (("part_acc", part_acc), ("part_max", part_max), ("part_sum", part_sum)):
         checks.check_tensor(name, tensor)
     checks.check_rank("part_acc", part_acc, 5, "[batch, qo_len, num_qo_heads, num_splits, head_dim]")

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from sparkctl.runtime.manifest import BuiltVariant
 
 # Rows of query that one CTA takes, per kernel: the M of m16n8k16, and the warps of the CUDA-core kernel.
-ROWS_PER_CTA = {"attn_decode_split_kv_mma": 16, "attn_decode_split_kv": 8}
+ROWS_PER_CTA = {
+    "attn_decode_split_kv_mma": 16,
+    "attn_decode_split_kv": 8,
+    "attn_paged_decode_split_kv_mma": 16,
+    "attn_paged_decode_split_kv": 8,
+}
 TILE_WITHOUT_AXIS = 32  # keys of a tile where block_kv is no axis: one per lane
-KERNEL_PREFERENCE = ("attn_decode_split_kv_mma", "attn_decode_split_kv")
+KERNEL_PREFERENCE = {
+    "decode": ("attn_decode_split_kv_mma", "attn_decode_split_kv"),
+    "paged_decode": ("attn_paged_decode_split_kv_mma", "attn_paged_decode_split_kv"),
+}
 
 # Bytes of K and V tiles that keep an SM's share of the memory busy: more CTAs than hold this much only add to the
 # merge. H200 sweep, docs/kernels/decode.md.
@@ -33,6 +41,7 @@ class DecodeShape:
     head_dim: int
     kv_len: int
     dtype: str  # "bf16" | "fp16"
+    page_size: int | None = None  # None where contiguous
 
     @property
     def group(self) -> int:
@@ -44,6 +53,7 @@ class DecodeShape:
 class DecodePlan:
     """What a call runs, and why."""
 
+    family: str
     variant: str
     combine_variant: str
     num_splits: int
@@ -70,7 +80,7 @@ def accepted(variant: BuiltVariant, shape: DecodeShape) -> bool:
     """Whether a variant is compiled for the shape's dtype and head_dim, and its ranges hold the rest."""
     if variant.values["dtype"] != shape.dtype or variant.values["head_dim"] != shape.head_dim:
         return False
-    run_time = {"group": shape.group, "qo_len": shape.qo_len, "kv_len": shape.kv_len}
+    run_time = {"group": shape.group, "qo_len": shape.qo_len, "kv_len": shape.kv_len, "page_size": shape.page_size}
     for name, (start, stop) in variant.accepts.items():
         value = run_time.get(name)
         if value is not None and not (start <= value and (stop is None or value <= stop)):
@@ -79,15 +89,15 @@ def accepted(variant: BuiltVariant, shape: DecodeShape) -> bool:
 
 
 def choose_variant(
-    variants: Sequence[BuiltVariant], shape: DecodeShape, *, kernel: str = "auto"
+    variants: Sequence[BuiltVariant], shape: DecodeShape, *, family: str = "decode", kernel: str = "auto"
 ) -> BuiltVariant | None:
     """The variant for a shape: tensor cores before CUDA cores, a ring of BYTES_IN_FLIGHT_PER_SM and wide tiles first.
 
     None when no variant accepts the shape.
     """
-    wanted = KERNEL_PREFERENCE if kernel == "auto" else (kernel,)
+    wanted = KERNEL_PREFERENCE[family] if kernel == "auto" else (kernel,)
     for name in wanted:
-        fitting = [v for v in variants if v.kernel == name and accepted(v, shape)]
+        fitting = [v for v in variants if v.family == family and v.kernel == name and accepted(v, shape)]
         if fitting:
             return min(fitting, key=_preference)
     return None
@@ -153,4 +163,6 @@ def plan_decode(
         splits = num_splits
         reason = "num_splits as given"
     grid = (shape.num_kv_heads * passes, splits, shape.batch)
-    return DecodePlan(variant.name, combine_variant, splits, grid, work * splits / slots if slots else 0.0, reason)
+    return DecodePlan(
+        variant.family, variant.name, combine_variant, splits, grid, work * splits / slots if slots else 0.0, reason
+    )

@@ -20,7 +20,7 @@ class Workspace:
     @property
     def num_splits(self) -> int:
         """Splits that the workspace has room for."""
-        return int(self.part_max.shape[-1])
+        return int(self.part_max.shape[-1]) if self.part_max.dim() else 0
 
 
 def allocate_workspace(q: torch.Tensor, num_splits: int) -> Workspace:

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
+import sparkctl
 from sparkctl.arch import Arch
 from sparkctl.errors import MissingTool, UsageError
 from sparkctl.registry import find_project
 from sparkctl.runtime.manifest import MANIFEST_NAME, Backend
+from sparkctl.toolchain.memory import user_cache_folder
 
 BUILD_DIR_VARIABLE = "SPARKCTL_BUILD_DIR"
 DEFAULT_EMULATOR_ARCH = "sm_90"
+PACKAGE = Path(sparkctl.__file__).resolve().parent
+
+
+def build_root_of(project: Path, environ: Mapping[str, str]) -> Path:
+    """Where a project is built: $SPARKCTL_BUILD_DIR, else its `build`; in the user's cache for the wheel's own copy."""
+    if chosen := environ.get(BUILD_DIR_VARIABLE):
+        return Path(chosen).expanduser().absolute()
+    if PACKAGE not in project.resolve().parents:
+        return project / "build"
+    digest = hashlib.blake2b(str(project).encode(), digest_size=6).hexdigest()
+    return user_cache_folder(environ) / "builds" / digest
 
 
 def build_roots() -> tuple[Path, ...]:
-    """Where configuration folders lie, first wins: $SPARKCTL_BUILD_DIR, the project's build, the user's cache."""
-    import platformdirs
-
+    """Where operators look for configuration folders: the build root of the project around the working folder, then of
+    the one that this package belongs to or carries."""
     roots: list[Path] = []
-    if chosen := os.environ.get(BUILD_DIR_VARIABLE):
-        roots.append(Path(chosen))
-    for start in (None, Path(__file__).parent):
+    for start in (None, PACKAGE / "project", PACKAGE.parent):
         try:
-            roots.append(find_project(start) / "build")
+            roots.append(build_root_of(find_project(start), os.environ))
         except UsageError:
-            continue  # not inside a project
-    roots.append(Path(platformdirs.user_cache_dir("sparkctl")) / "build")
+            continue  # no project there
     return tuple(dict.fromkeys(roots))
 
 

@@ -96,12 +96,8 @@ def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs:
     assert outputs.lse is not None
     workspace = ops.Workspace(*(part.view for part in outputs.partials))
     call.run(
-        inputs.q,
-        inputs.k,
-        inputs.v,
-        inputs.kv_lens,
-        outputs.out.view,
-        outputs.lse.view,
+        (inputs.q, inputs.k, inputs.v, inputs.kv_lens),
+        (outputs.out.view, outputs.lse.view),
         workspace,
         scale=head_dim**-0.5,
         causal=case.causal,

@@ -17,7 +17,7 @@ from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Row, Run
 from sparkctl.bench.session import DeviceFacts, Verdict, find_cuda_device, open_session
 from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, UsageError, WorkFailed
-from sparkctl.ops.decode import DecodeCall
+from sparkctl.ops.call import DecodeCall
 from sparkctl.registry import Registry, Variant, select_variants
 from sparkctl.runtime import Library, load_library
 from sparkctl.toolchain import find_devices

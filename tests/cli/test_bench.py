@@ -18,7 +18,7 @@ from sparkctl.bench.results import Ceiling, PeerResult, Row, Sample, Series, Sta
 from sparkctl.bench.session import DeviceFacts
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.cli.app import main
-from sparkctl.ops.decode import DecodeCall
+from sparkctl.ops.call import DecodeCall
 from sparkctl.runtime import BuiltVariant, Library, Manifest
 from sparkctl.workflows import bench as workflow
 

@@ -1,0 +1,188 @@
+"""From a shape to a planned call: which library, which variant, how many splits; None where plain torch runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from sparkctl.errors import SparkctlError
+from sparkctl.ops.devices import EMULATED_SM_COUNT, default_library, sm_count
+from sparkctl.ops.fallback import say_once
+from sparkctl.ops.plan import KERNEL_PREFERENCE, DecodePlan, DecodeShape, accepted, choose_variant, plan_decode
+from sparkctl.ops.workspace import Workspace, allocate_workspace
+from sparkctl.runtime import BuiltVariant, Library
+
+if TYPE_CHECKING:
+    import torch
+
+PLAIN_TORCH = "torch: plain torch operators"
+OperatorBackend = Literal["auto", "cuda", "emulator", "torch"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCall:
+    """A planned call: what to run, from which library."""
+
+    library: Library
+    plan: DecodePlan
+
+    def run(
+        self,
+        inputs: Sequence[torch.Tensor | None],
+        outputs: tuple[torch.Tensor, torch.Tensor | None],
+        workspace: Workspace,
+        *,
+        scale: float,
+        causal: bool,
+    ) -> None:
+        """Launch on the current stream: the family's inputs (q, k, v, …), then (out, lse). C++ checks every tensor."""
+        enter = self.library.function(self.plan.family)
+        variant, combine = (self.library.index[name] for name in (self.plan.variant, self.plan.combine_variant))
+        partials = (workspace.part_acc, workspace.part_max, workspace.part_sum)
+        enter(variant, combine, *inputs, *outputs, *partials, scale, causal)
+
+
+def run_call(
+    call: DecodeCall,
+    inputs: Sequence[torch.Tensor | None],
+    out: torch.Tensor | None,
+    return_lse: bool,
+    workspace: Workspace | None,
+    *,
+    scale: float,
+    causal: bool,
+) -> Any:
+    """Allocate what the caller did not give, launch, return out or (out, lse). inputs[0] is q."""
+    import torch
+
+    q = inputs[0]
+    assert q is not None  # every family begins with it
+    if out is None:
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device) if return_lse else None
+    call.run(inputs, (out, lse), workspace or allocate_workspace(q, call.plan.num_splits), scale=scale, causal=causal)
+    return (out, lse) if return_lse else out
+
+
+def hand_over(result: torch.Tensor, lse: torch.Tensor, out: torch.Tensor | None, return_lse: bool) -> Any:
+    """Plain torch's results as the caller asked for them."""
+    if out is not None:
+        result = out.copy_(result)
+    return (result, lse) if return_lse else result
+
+
+def plan_call(
+    library: Library,
+    shape: DecodeShape,
+    *,
+    family: str = "decode",
+    kernel: str = "auto",
+    variant: str | None = None,
+    num_splits: int | None = None,
+    device_sm_count: int = EMULATED_SM_COUNT,
+) -> DecodeCall | None:
+    """The call for a shape on a library; None when the library has no variant that accepts it.
+
+    Raises ValueError when a forced variant does not accept the shape, or is not one of a forced kernel.
+    """
+    if kernel not in ("auto", *KERNEL_PREFERENCE[family]):
+        raise ValueError(f"kernel is {kernel!r}, accepted are auto, {', '.join(KERNEL_PREFERENCE[family])}")
+    if variant is None:
+        chosen = choose_variant(library.manifest.variants, shape, family=family, kernel=kernel)
+    else:
+        chosen = library.variant(variant)
+        if chosen.family != family:
+            raise ValueError(f"variant is {variant}, of family {chosen.family}, accepted is one of family {family}")
+        if kernel not in ("auto", chosen.kernel):
+            raise ValueError(f"variant is {variant}, which is not a variant of the kernel {kernel} that is asked for")
+        if not accepted(chosen, shape):
+            raise ValueError(f"variant {variant} does not accept {shape}; it accepts {_ranges(chosen)}")
+    if chosen is None:
+        return None
+    combine = combine_variant(library, shape.dtype, shape.head_dim)
+    plan = plan_decode(shape, chosen, combine, sm_count=device_sm_count, num_splits=num_splits)
+    return DecodeCall(library, plan)
+
+
+def combine_variant(library: Library, dtype: str, head_dim: int) -> str:
+    """The name of the combine variant for a dtype and head_dim; SparkctlError with what is built if there is none."""
+    built = [variant for variant in library.manifest.variants if variant.kernel == "attn_combine"]
+    for variant in built:
+        if (variant.values["dtype"], variant.values["head_dim"]) == (dtype, head_dim):
+            return variant.name
+    dims = ", ".join(map(str, sorted({int(v.values["head_dim"]) for v in built if v.values["dtype"] == dtype})))
+    raise SparkctlError(
+        f"no attn_combine is built for dtype {dtype} and head_dim {head_dim}; built for {dtype} are {dims or 'none'}",
+        hint=f"sparkctl build attn_combine --arch {library.manifest.arch} --backend {library.manifest.backend}",
+    )
+
+
+def choose_call(
+    q: torch.Tensor,
+    shape: DecodeShape,
+    family: str,
+    kernel: str,
+    variant: str | None,
+    backend: OperatorBackend,
+    library: Library | None,
+    num_splits: int | None,
+    workspace: Workspace | None,
+) -> DecodeCall | None:
+    """The call that an operator makes for its arguments; None where plain torch runs.
+
+    Raises ValueError when a forced choice does not accept the call, MissingTool when no library is built.
+    """
+    if backend not in get_args(OperatorBackend):
+        raise ValueError(f"backend is {backend!r}, accepted are {', '.join(get_args(OperatorBackend))}")
+    if backend == "torch" and (kernel != "auto" or variant is not None or library is not None):
+        raise ValueError("backend is 'torch', which accepts no kernel, variant or library")
+    if workspace is not None:
+        if not isinstance(workspace, Workspace):
+            raise TypeError(f"workspace is {type(workspace).__name__}, accepted is sparkctl.ops.Workspace")
+        if num_splits is not None and num_splits != workspace.num_splits:
+            raise ValueError(f"num_splits is {num_splits}, accepted is the workspace's: {workspace.num_splits}")
+        num_splits = workspace.num_splits
+    forced = backend in ("cuda", "emulator") or library is not None or variant is not None or kernel != "auto"
+    if backend == "torch" or (not forced and q.device.type != "cuda"):
+        return None
+    if q.device.type not in ("cuda", "cpu"):
+        raise ValueError(f"q is on {q.device}, accepted are CUDA devices and the CPU")
+    wanted = "cuda" if q.device.type == "cuda" else "emulator"
+    if backend in ("cuda", "emulator") and backend != wanted:
+        raise ValueError(f"q is on {q.device}, which backend '{backend}' does not accept")
+    if library is None:
+        library = default_library(str(q.device))
+    call = plan_call(
+        library,
+        shape,
+        family=family,
+        kernel=kernel,
+        variant=variant,
+        num_splits=num_splits,
+        device_sm_count=sm_count(str(q.device)),
+    )
+    if call is not None:
+        return call
+    reason = _no_variant(library, shape, family, kernel)
+    if forced:
+        raise ValueError(reason)
+    say_once(f"sparkctl.ops.{family} runs plain torch: {reason}")
+    return None
+
+
+def _no_variant(library: Library, shape: DecodeShape, family: str, kernel: str) -> str:
+    candidates = [v for v in library.manifest.variants if v.family == family and kernel in ("auto", v.kernel)]
+    dims = sorted({int(v.values["head_dim"]) for v in candidates})
+    if shape.head_dim not in dims:
+        built = ", ".join(map(str, dims)) or f"none: no {family} kernel is built"
+        return f"head_dim is {shape.head_dim}, accepted are {built}"
+    nearest = [v for v in candidates if v.values["head_dim"] == shape.head_dim and v.values["dtype"] == shape.dtype]
+    ranges = _ranges((nearest or candidates)[0])
+    return f"no variant accepts group {shape.group}, qo_len {shape.qo_len}, dtype {shape.dtype}; accepted are {ranges}"
+
+
+def _ranges(variant: BuiltVariant) -> str:
+    axes = ", ".join(f"{name} {value}" for name, value in variant.values.items())
+    spans = ", ".join(f"{name} {a} to {'any' if b is None else b}" for name, (a, b) in variant.accepts.items())
+    return f"{axes}, {spans}"
