@@ -144,6 +144,8 @@ def _check_sources(spec: RegistrySpec, root: Path, problems: Problems, strict: b
     first: dict[Path, str] = {}
     for name, kernel in spec.kernels.items():
         where: KeyPath = ("kernels", name, "source")
+        if not problems.is_whole(where):
+            continue
         target = (root / kernel.source).resolve()
         other = first.setdefault(target, name)
         if other != name:

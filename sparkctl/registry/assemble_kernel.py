@@ -55,7 +55,7 @@ def assemble_kernel(
         locations=problems.document.below(path),
         location=problems.document.location(path),
     )
-    if problems.count == before:
+    if problems.count == before and problems.is_whole(path):
         _check_points(kernel, path, problems)
     return kernel
 

@@ -81,13 +81,23 @@ class _Folder:
             location=at(path),
         )
 
+    def _is_whole(self, name: str | None) -> bool:
+        """Whether the profile and all that it extends are as written."""
+        seen: set[str] = set()
+        while name is not None and name in self.specs and name not in seen:
+            if not self.problems.is_whole(("profiles", name)):
+                return False
+            seen.add(name)
+            name = self.specs[name].extends
+        return True
+
     def _options(self, tool: Tool, base: Profile, name: str) -> list[tuple[str, Location]]:
         """Options and their lines: the base's without the removed ones, then the profile's own."""
         spec, path = self.specs[name], ("profiles", name)
         inherited: tuple[str, ...] = getattr(base, tool)
         removed = spec.remove.get(tool, [])
         for index, token in enumerate(removed):
-            if token not in inherited:
+            if token not in inherited and self._is_whole(name):
                 where: KeyPath = (*path, "remove", tool, index)
                 known = did_you_mean(token, inherited)
                 self.problems.add(where, f"'{token}' is not in profile '{spec.extends}'", known)

@@ -18,8 +18,10 @@ def assemble_sets(
     """Canonical flag values of a `set`; unknown flags and refused values are problems."""
     result: dict[str, str] = {}
     for name, value in values.items():
+        if not problems.is_whole(("flags", name)):
+            continue
         if name not in flags:
-            problems.add_unknown((*path, name), "flag", flags)
+            problems.add_unknown((*path, name), "flag", [*flags, *problems.names_taken_out("flags")])
             continue
         try:
             result[name] = canonical_value(flags[name], scalar_text(value))

@@ -13,6 +13,7 @@ from sparkctl.registry.assemble import assemble_registry
 from sparkctl.registry.document import Document, KeyPath, parse_document
 from sparkctl.registry.model import Registry
 from sparkctl.registry.problems import Problems
+from sparkctl.registry.salvage import salvage
 from sparkctl.registry.schema import RegistrySpec, known_keys
 
 REGISTRY_NAME = "flags.yaml"
@@ -61,20 +62,25 @@ def parse_registry(text: str, file: Path, *, strict: bool = True) -> Registry:
     try:
         spec = RegistrySpec.model_validate(document.data)
     except ValidationError as error:
-        _explain(error, document, problems)
-        raise problems.error() from error
+        salvaged = salvage(document.data, _explain(error, document, problems))
+        if salvaged is None:
+            raise problems.error() from error
+        rest, problems.taken_out = salvaged
+        spec = RegistrySpec.model_validate(rest)
     registry = assemble_registry(spec, file, problems, strict=strict)
     problems.raise_any()
     return registry
 
 
-def _explain(error: ValidationError, document: Document, problems: Problems) -> None:
-    """pydantic's findings in our words: one for each key, unions joined into one sentence."""
+def _explain(error: ValidationError, document: Document, problems: Problems) -> list[KeyPath]:
+    """pydantic's findings in our words: one for each key, unions joined into one sentence. The paths found wrong."""
+    bad: list[KeyPath] = []
     wanted: dict[KeyPath, list[str]] = {}
     found: dict[KeyPath, Any] = {}
     for item in error.errors(include_url=False):
         path = _written_path(document, item["loc"])
         kind = item["type"]
+        bad.append((*path, item["loc"][-1]) if kind == "missing" else path)
         if kind == "missing":
             problems.add(path, f"needs '{item['loc'][-1]}'")
         elif kind == "extra_forbidden":
@@ -92,6 +98,7 @@ def _explain(error: ValidationError, document: Document, problems: Problems) -> 
             problems.add(path, str(item["msg"]))
     for path, words in wanted.items():
         problems.add(path, f"expected {' or '.join(dict.fromkeys(words))}, found {_kind_of(found[path])}")
+    return bad
 
 
 _TYPE_WORDS = {

@@ -16,11 +16,19 @@ class Problems:
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self.taken_out: frozenset[KeyPath] = frozenset()  # what broke the grammar: the checks see the rest
         self._found: list[tuple[int, UsageError]] = []
 
     @property
     def count(self) -> int:
         return len(self._found)
+
+    def is_whole(self, path: KeyPath) -> bool:
+        """Whether nothing at or below `path` was taken out."""
+        return not any(out[: len(path)] == path for out in self.taken_out)
+
+    def names_taken_out(self, section: str) -> list[str]:
+        return [str(out[1]) for out in sorted(self.taken_out) if out[0] == section and len(out) > 1]
 
     def add(self, path: KeyPath, what: str, hint: str | None = None) -> None:
         location = self.document.location(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sparkctl.errors import UsageError
 from sparkctl.registry.model import Flag, Range, Registry
@@ -78,7 +78,7 @@ def canonical_values(registry: Registry, values: Mapping[str, str], source: str)
     result: dict[str, str] = {}
     for name, value in values.items():
         if name not in registry.flags:
-            raise UsageError(f"{source}: unknown flag '{name}'", hint=did_you_mean(name, registry.flags))
+            raise UsageError(f"{source}: unknown flag '{name}'", hint=_flag_hint(registry, name, registry.flags))
         try:
             result[name] = canonical_value(registry.flags[name], value)
         except UsageError as error:
@@ -98,7 +98,7 @@ def environment_values(registry: Registry, environ: Mapping[str, str]) -> dict[s
             continue
         upper = variable.removeprefix(ENVIRONMENT_PREFIX).upper()
         if upper not in by_upper:
-            hint = did_you_mean(variable, [ENVIRONMENT_PREFIX + name for name in by_upper])
+            hint = _flag_hint(registry, variable, [ENVIRONMENT_PREFIX + name for name in by_upper])
             raise UsageError(f"environment: {variable} names no flag", hint=hint)
         values |= canonical_values(registry, {by_upper[upper]: environ[variable]}, f"environment: {variable}")
     return values
@@ -111,6 +111,12 @@ def tokens_for(flag: Flag, value: str) -> tuple[str, ...]:
     for token in template:
         tokens += shlex.split(value) if token == "{value}" else [token.replace("{value}", value)]
     return tuple(tokens)
+
+
+def _flag_hint(registry: Registry, name: str, known: Iterable[str]) -> str:
+    if not registry.flags:
+        return f"{registry.path.name} has no flags"
+    return did_you_mean(name, known) or "sparkctl flags lists them"
 
 
 def _is_accepted(flag: Flag, value: str) -> bool:

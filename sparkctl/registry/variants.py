@@ -100,7 +100,9 @@ def _narrowed(variants: Sequence[Variant], axis: str, values: Sequence[str]) -> 
     """Variants on one of `values`, and those without the axis."""
     axes = {a.name: a for variant in variants for a in variant.kernel.axes}
     if axis not in axes:
-        raise UsageError(f"unknown axis '{axis}'", hint=did_you_mean(axis, axes))
+        raise UsageError(
+            f"unknown axis '{axis}'", hint=did_you_mean(axis, axes) if axes else "nothing selected has axes"
+        )
     known = _unique(str(value) for v in variants for name, value in v.values if name == axis)
     for value in values:
         if value not in known:

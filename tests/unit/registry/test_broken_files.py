@@ -65,6 +65,80 @@ def test_several_mistakes_are_listed_in_the_order_of_the_file(
     assert caught.value.hint == "line 9: did you mean 'release'?\nline 42: did you mean 'blocks'?"
 
 
+# texts of the sample, what they become, and all that is said of the file
+TOGETHER: list[tuple[list[tuple[str, str]], list[str]]] = [
+    (
+        [("kind: nvcc", "kind: nvccc"), ("block: 2 *", "blokc: 2 *"), ("min_arch: sm_80", "min_arch: sm_8x")],
+        [
+            "flags.yaml:15: key flags.fast.kind: 'nvccc' is not one of runtime, define, nvcc, ptxas, host",
+            "flags.yaml:29: key kernels.k_one: needs 'block'",
+            "flags.yaml:33: key kernels.k_one.min_arch: arch 'sm_8x' is not understood",
+            "flags.yaml:39: key kernels.k_one.blokc: unknown key 'blokc'",
+        ],
+    ),
+    (
+        [("nvcc: [-O3, --extra", "remove: {nvcc: -O3}\n    nvcc: [-O3, --extra"), ("block: 32", "block: 2 * head_dim")],
+        [
+            "flags.yaml:5: key profiles.release.remove.nvcc: expected a list, found the text '-O3'",
+            "flags.yaml:52: key kernels.k_two.block: formula '2 * head_dim': unknown name 'head_dim'",
+        ],
+    ),
+    (
+        [
+            ("[-O3, --extra-device-vectorization]", "-O3"),
+            ("extends: release", "extends: release\n    remove: {nvcc: [-O3]}"),
+        ],
+        ["flags.yaml:5: key profiles.release.nvcc: expected a list, found the text '-O3'"],
+    ),
+    (
+        [("source: csrc/one.cu", "source: [one]"), ("source: csrc/two.cu", "source: [two]")],
+        [
+            "flags.yaml:32: key kernels.k_one.source: expected text, found a list",
+            "flags.yaml:49: key kernels.k_two.source: expected text, found a list",
+        ],
+    ),
+    (
+        [("type: bool", "type: boolean"), ("set: {fast: 0}", "set: {fats: 0}")],
+        [
+            "flags.yaml:12: key profiles.debug.set.fats: unknown flag 'fats'",
+            "flags.yaml:16: key flags.fast.type: 'boolean' is not one of bool, int, str",
+        ],
+    ),
+    (
+        [("version: 1", "version: 2"), ("extends: release", "extends: relase")],
+        [
+            "flags.yaml:1: key version: '2' is not one of 1",
+            "flags.yaml:9: key profiles.debug.extends: unknown profile 'relase'",
+        ],
+    ),
+    (
+        [("\nflags:", "\nflag:"), ("extends: release", "extends: relase")],
+        ["flags.yaml:13: key flag: unknown key 'flag'"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("edits", "says"), TOGETHER, ids=[says[-1] for _, says in TOGETHER])
+def test_a_mistake_of_grammar_hides_no_other_mistake_and_makes_none_up(
+    registry_of: Callable[[str], Registry], sample_text: str, edits: list[tuple[str, str]], says: list[str]
+) -> None:
+    for old, new in edits:
+        assert old in sample_text
+        sample_text = sample_text.replace(old, new, 1)
+    with pytest.raises(UsageError) as caught:
+        registry_of(sample_text)
+    assert caught.value.message.splitlines() == says
+
+
+def test_a_flag_with_a_mistake_is_still_offered_as_a_guess(
+    registry_of: Callable[[str], Registry], sample_text: str
+) -> None:
+    text = sample_text.replace("type: bool", "type: boolean").replace("set: {fast: 0}", "set: {fats: 0}")
+    with pytest.raises(UsageError) as caught:
+        registry_of(text)
+    assert caught.value.hint == "line 12: did you mean 'fast'?\nline 16: did you mean 'bool'?"
+
+
 def test_two_points_with_one_name_are_refused(registry_of: Callable[[str], Registry], sample_text: str) -> None:
     axes = "axes: {a: {values: [1, 2], default: 1}, b: {values: [1, 2], default: 1}}\n    block: 32"
     with pytest.raises(UsageError) as caught:

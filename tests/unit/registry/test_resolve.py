@@ -11,6 +11,7 @@ from sparkctl.arch import parse_arch
 from sparkctl.errors import UsageError
 from sparkctl.registry import Registry, ResolvedFlags, parse_sets, resolve_flags, select_variants
 from sparkctl.registry.resolve import arch_key_applies
+from sparkctl.registry.values import environment_values
 
 
 def resolved(
@@ -35,6 +36,18 @@ def test_the_chain_of_a_flag_names_every_source_weakest_first(registry: Registry
         ("api", "7", "None", True),
     ]
     assert result.values["blocks"] == "7"
+
+
+def test_without_flags_a_set_and_the_environment_say_so(
+    registry_of: Callable[[str], Registry],
+) -> None:
+    empty = registry_of("version: 1\nprofiles: {release: {}}")
+    with pytest.raises(UsageError, match="unknown flag 'nothing'") as caught:
+        parse_sets(empty, ["nothing=1"])
+    assert caught.value.hint == "flags.yaml has no flags"
+    with pytest.raises(UsageError, match="names no flag") as caught:
+        environment_values(empty, {"SPARKCTL_FLAG_NOTHING": "1"})
+    assert caught.value.hint == "flags.yaml has no flags"
 
 
 SOURCES = ["profile", "kernel", "arch", "environment", "--set", "api"]

@@ -73,7 +73,7 @@ REFUSED: list[tuple[list[str], Mapping[str, list[str]], str, str | None]] = [
     (["x*"], {}, "no kernel matches 'x*'", "known: k_one, k_two"),
     (["k_one.bf16.d12"], {}, "unknown variant 'k_one.bf16.d12'", "did you mean 'k_one.bf16.d128'?"),
     ([], {"head_dims": ["64"]}, "unknown axis 'head_dims'", "did you mean 'head_dim'?"),
-    (["k_two"], {"head_dim": ["64"]}, "unknown axis 'head_dim'", None),
+    (["k_two"], {"head_dim": ["64"]}, "unknown axis 'head_dim'", "nothing selected has axes"),
     ([], {"head_dim": ["65"]}, "axis head_dim: unknown value '65'", "known: 64, 128"),
     (
         ["k_one"],
