@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -204,10 +204,25 @@ def _load_command(name: str) -> Any:
     import_module(f"sparkctl.cli.{name}").register(app)
     command: Any = typer.main.get_group(app).commands[name]
     for part in (command, *getattr(command, "commands", {}).values()):
+        part.parse_args = _naming_the_command(part.parse_args)
         for argument in part.params:
             if isinstance(argument, TyperArgument):
                 argument.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # no `KERNEL <list[str]>`
     return command
+
+
+def _naming_the_command(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """The parser's complaints about an option without its value lack the context that says whose option it is."""
+
+    def parse_args(context: Any, args: list[str]) -> Any:
+        try:
+            return parse(context, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", None) is None:
+                error.ctx = context  # type: ignore[attr-defined]
+            raise
+
+    return parse_args
 
 
 def _unknown_command(name: str, known: list[str]) -> SparkctlError:
@@ -222,7 +237,7 @@ def _usage_error(error: typer.TyperException) -> tuple[str, str]:
     context: typer.Context | None = getattr(error, "ctx", None)
     near: Sequence[str] = getattr(error, "possibilities", None) or ()
     text, _, guess = (error.message if near else error.format_message()).partition(" Did you mean ")
-    text = text.strip().rstrip(".")
+    text = text.replace("Value error, ", "").strip().rstrip(".")  # typer's validator names its exception's class
     if near or guess:
         return text[:1].lower() + text[1:], f"did you mean {guess or repr(near[0]) + '?'}"
     return text[:1].lower() + text[1:], f"{context.command_path if context else PROGRAM} --help"

@@ -76,16 +76,27 @@ ExplainedKernel = Annotated[
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help=HELP, rich_markup_mode=None, invoke_without_command=True, subcommand_metavar="[COMMAND] …")
     group.callback()(_list_by_default)
-    group.command("list", help=LIST_HELP)(list_flags)
-    group.command("show", help=SHOW_HELP)(show_flags)
-    group.command("explain", help=EXPLAIN_HELP)(explain_flags)
-    group.command("check", help=CHECK_HELP)(check_flags)
+    # The short texts fit beside the names at 80 columns.
+    group.command("list", help=LIST_HELP, short_help="Every flag: kind, default, what it accepts and does.")(list_flags)
+    group.command("show", help=SHOW_HELP, short_help="A kernel's final values, who set them, and the options.")(
+        show_flags
+    )
+    group.command("explain", help=EXPLAIN_HELP, short_help="Every source that spoke on each flag of a kernel.")(
+        explain_flags
+    )
+    group.command("check", help=CHECK_HELP, short_help="What is wrong with flags.yaml; exit 1 if anything is.")(
+        check_flags
+    )
     app.add_typer(group, name="flags")
 
 
-def _list_by_default(ctx: typer.Context) -> None:
+def _list_by_default(ctx: typer.Context, json: Json = False) -> None:
     if ctx.invoked_subcommand is None:
-        list_flags(ctx)
+        list_flags(ctx, json)
+    elif json:
+        raise UsageError(
+            f"--json before '{ctx.invoked_subcommand}'", hint=f"sparkctl flags {ctx.invoked_subcommand} … --json"
+        )
 
 
 def list_flags(ctx: typer.Context, json: Json = False) -> None:

@@ -174,9 +174,10 @@ def test_explain_as_json_has_the_chain_the_options_and_the_defines(write: Write,
     assert data["defines"] == {"SPARK_BLOCK": "32", "SPARK_DYNAMIC_SMEM": "0", "SPARK_VARIANT": "k_two"}
 
 
-def test_list_as_json_gives_types_and_ranges(write: Write, capsys: Capture) -> None:
+@pytest.mark.parametrize("args", [["flags", "list", "--json"], ["flags", "--json"]], ids=" ".join)
+def test_list_as_json_gives_types_and_ranges(write: Write, capsys: Capture, args: list[str]) -> None:
     write()
-    assert main(["flags", "list", "--json"]) == 0
+    assert main(args) == 0
     fast, blocks = json.loads(capsys.readouterr().out)["flags"]
     assert fast["options"] == {"1": ["--use_fast_math"], "0": []}
     assert (blocks["define"], blocks["accepts"], blocks["affects"]) == (
