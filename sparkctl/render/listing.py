@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def render_inventory(inventory: Inventory, *, with_variants: bool) -> RenderableType:
-    """A block per kernel; with_variants adds a row for each variant."""
+def render_inventory(inventory: Inventory, *, with_variants: bool, with_cases: bool = False) -> RenderableType:
+    """A block per kernel; with_variants adds a row for each variant, with_cases one for each test case."""
     from rich.console import Group
 
     blocks: list[RenderableType] = []
@@ -24,11 +24,18 @@ def render_inventory(inventory: Inventory, *, with_variants: bool) -> Renderable
         blocks += _kernel_block(entry)
         if with_variants:
             blocks.append(_variant_rows(entry))
+        if with_cases and entry.cases:
+            blocks.append(_case_rows(entry))
     return Group(*blocks)
 
 
-def inventory_json(inventory: Inventory) -> dict[str, Any]:
-    return {"kernels": [_entry_json(entry) for entry in inventory.entries]}
+def inventory_json(inventory: Inventory, *, with_cases: bool = False) -> dict[str, Any]:
+    return {
+        "kernels": [
+            _entry_json(entry) | ({"case_ids": _case_ids_json(entry)} if with_cases else {})
+            for entry in inventory.entries
+        ]
+    }
 
 
 def _kernel_block(entry: KernelEntry) -> list[RenderableType]:
@@ -44,6 +51,7 @@ def _kernel_block(entry: KernelEntry) -> list[RenderableType]:
         ("axes", [_axis_text(axis) for axis in kernel.axes]),
         ("accepts", [", ".join(f"{name} {accepted}" for name, accepted in kernel.accepts.items())]),
         ("source", [kernel.source]),
+        ("cases", [", ".join(f"{grid} {len(ids)}" for grid, ids in entry.cases.items()) or "none"]),
         ("built", [_built_text(built) for built in entry.built] or ["no"]),
     ):
         for index, line in enumerate(line for line in lines if line):
@@ -71,6 +79,17 @@ def _variant_rows(entry: KernelEntry) -> RenderableType:
     return indented(table, above=1)
 
 
+def _case_rows(entry: KernelEntry) -> RenderableType:
+    table = plain_table("set", "case")
+    for name, grids in entry.case_grids.items():
+        table.add_row("quick" if "quick" in grids else ", ".join(grids), name)  # the larger sets hold the quick one
+    return indented(table, above=1)
+
+
+def _case_ids_json(entry: KernelEntry) -> list[dict[str, Any]]:
+    return [{"id": name, "grids": grids} for name, grids in entry.case_grids.items()]
+
+
 def _entry_json(entry: KernelEntry) -> dict[str, Any]:
     kernel = entry.kernel
     return {
@@ -81,6 +100,7 @@ def _entry_json(entry: KernelEntry) -> dict[str, Any]:
         "min_arch": kernel.min_arch.name,
         "axes": [_axis_json(axis) for axis in kernel.axes],
         "accepts": _accepts_json(kernel),
+        "cases": {grid: len(ids) for grid, ids in entry.cases.items()},
         "variants": [
             {
                 "name": variant.name,

@@ -1,15 +1,20 @@
-"""What there is: kernels, their variants, and which libraries under build/ hold them."""
+"""What there is: kernels, their variants and test cases, and which libraries under build/ hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from sparkctl.arch import Arch, parse_arch
 from sparkctl.errors import SparkctlError
 from sparkctl.registry import Kernel, Registry, Variant, runs_on, select_variants
 from sparkctl.runtime.manifest import MANIFEST_NAME, Manifest, read_manifest
+from sparkctl.testing.cases import cases_for, kernels_with_cases
+from sparkctl.testing.model import Grid
+
+GRIDS: tuple[Grid, ...] = get_args(Grid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,16 @@ class KernelEntry:
     kernel: Kernel
     variants: tuple[Variant, ...]
     built: tuple[Built, ...]
+    cases: Mapping[Grid, tuple[str, ...]]  # ids by grid; empty for a kernel without cases
+
+    @property
+    def case_grids(self) -> dict[str, list[Grid]]:
+        """Each case id with the grids that hold it, the quick ones first."""
+        grids: dict[str, list[Grid]] = {}
+        for grid, ids in self.cases.items():
+            for name in ids:
+                grids.setdefault(name, []).append(grid)
+        return grids
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +62,15 @@ def take_inventory(registry: Registry, patterns: Sequence[str] = ()) -> Inventor
         variants = tuple(variant for variant in selected if variant.kernel.name == kernel.name)
         if variants:
             built = [_share(folder, arch, manifest, variants) for folder, arch, manifest in manifests]
-            entries.append(KernelEntry(kernel, variants, tuple(share for share in built if share.variants)))
+            held = tuple(share for share in built if share.variants)
+            entries.append(KernelEntry(kernel, variants, held, _case_ids(kernel)))
     return Inventory(tuple(entries), tuple(unreadable))
+
+
+def _case_ids(kernel: Kernel) -> dict[Grid, tuple[str, ...]]:
+    if kernel.name not in kernels_with_cases():
+        return {}
+    return {grid: tuple(case.id for case in cases_for(kernel, grid)) for grid in GRIDS}
 
 
 def _read_manifests(build: Path) -> tuple[list[tuple[str, Arch, Manifest]], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,17 +100,22 @@ def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, 
     variants = select_variants(registry, options.patterns, arch=arch, where=options.where)
     with_cases = kernels_with_cases()
     without = tuple(dict.fromkeys(v.kernel.name for v in variants if v.kernel.name not in with_cases))
-    grid: Grid = "quick" if not options.full else "device" if backend == "cuda" else "full"
-    selections = [
-        Selection(variant, cases_for(variant.kernel, grid)) for variant in variants if variant.kernel.name in with_cases
-    ]
-    for narrow in narrowings(registry, options, backend, selections, environ):
-        selections = [
-            Selection(s.variant, tuple(case for case in s.cases if narrow(s.variant, case))) for s in selections
-        ]
-    selections = [selection for selection in selections if selection.cases]
+    tested = [variant for variant in variants if variant.kernel.name in with_cases]
+
+    def select(grid: Grid) -> list[Selection]:
+        selections = [Selection(variant, cases_for(variant.kernel, grid)) for variant in tested]
+        for narrow in narrowings(registry, options, backend, selections, environ):
+            selections = [
+                Selection(s.variant, tuple(case for case in s.cases if narrow(s.variant, case))) for s in selections
+            ]
+        return [selection for selection in selections if selection.cases]
+
+    larger: Grid = "device" if backend == "cuda" else "full"
+    grid: Grid = larger if options.full else "quick"
+    selections = select(grid)
     if not selections:
-        raise UsageError(f"no case is selected{selected_by(options)}", hint=nothing_hint(options, without))
+        in_larger = 0 if options.full else sum(len(selection.cases) for selection in select(larger))
+        raise UsageError(f"no case is selected{selected_by(options)}", hint=nothing_hint(options, without, in_larger))
     return SuitePlan(tuple(selections), backend, arch, device, grid, without)
 
 
@@ -196,10 +202,14 @@ def selected_by(options: SuiteOptions) -> str:
     return f" by {' '.join(given)}" if given else ""
 
 
-def nothing_hint(options: SuiteOptions, without_cases: Sequence[str]) -> str:
+def nothing_hint(options: SuiteOptions, without_cases: Sequence[str], in_larger: int) -> str:
+    """`in_larger`: how many cases the same options select with --full."""
     if without_cases and not options.expression:
         return f"{', '.join(without_cases)} has no cases: add them in sparkctl/testing/cases.py"
-    return "--full selects from more cases" if not options.full else "sparkctl list shows the kernels and their cases"
+    if in_larger:
+        return f"--full selects {in_larger} case{'' if in_larger == 1 else 's'}"
+    project = ["--project", str(options.project)] if options.project else []
+    return f"the ids to choose from: {shlex.join(['sparkctl', *project, 'list', *options.patterns, '--cases'])}"
 
 
 def variants_to_build(registry: Registry, plan: SuitePlan) -> list[Variant]:
@@ -220,8 +230,6 @@ def failures_path(registry: Registry, environ: Mapping[str, str]) -> Path:
 
 def rerun_command(report: SuiteReport, variant: Variant, case_id: str) -> str:
     """The command that reruns one case of one variant under the same conditions, and nothing else."""
-    import shlex
-
     options = report.options
     words = ["sparkctl", "test", variant.name, "-k", case_id]
     if options.project:

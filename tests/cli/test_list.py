@@ -9,6 +9,8 @@ import pytest
 
 from sparkctl.cli.app import main
 from sparkctl.runtime.manifest import BuiltVariant, Manifest, write_manifest
+from sparkctl.testing.cases import stream_cases
+from sparkctl.testing.model import StreamCase
 
 SAMPLE = (Path(__file__).parents[1] / "data" / "registry" / "sample.yaml").read_text(encoding="utf-8")
 LONG = "A kernel with a description that is too long for one line of eighty columns, so that it folds."
@@ -22,16 +24,32 @@ k_one  6 variants, one, sm_80 and later
            stages 1, 2 (default 2)
   accepts  group 1..64, kv_len 0..
   source   csrc/one.cu
+  cases    none
   built    cuda sm_90a release fast=0: 2 of 6
            emulator sm_80 release: 1 of 6
 
 k_two  1 variant, two, sm_90 and later
   The second.
   source  csrc/two.cu
+  cases   none
   built   no
 """
 
 SCREEN_120 = SCREEN_80.replace("columns,\n  so", "columns, so")
+
+WITH_CASES = """\
+  source   csrc/one.cu
+  cases    quick 2, full 4, device 3
+"""
+
+CASES_80 = """\
+
+  set           case
+  quick         bytes16-blocks1
+  quick         bytes32-blocks3
+  full, device  bytes64-blocks5
+  full          bytes80-blocks5
+"""
 
 VARIANTS_80 = """\
 
@@ -131,6 +149,57 @@ def test_json_has_everything(capsys: Capture) -> None:
         "variants": ["k_one.bf16.d64", "k_one.bf16.d128"],
         "possible": 3,
     }
+
+
+@pytest.fixture
+def three_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases for k_one alone, four in all."""
+
+    def cases(grid: str) -> tuple[StreamCase, ...]:
+        quick = (StreamCase(16), StreamCase(32, 3))
+        return (
+            quick + {"quick": (), "full": (StreamCase(64, 5), StreamCase(80, 5)), "device": (StreamCase(64, 5),)}[grid]
+        )
+
+    monkeypatch.setattr("sparkctl.testing.cases.CASES", {"k_one": cases})
+
+
+@pytest.mark.usefixtures("three_sets")
+def test_the_cases_of_each_set_are_counted_and_on_request_listed(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    counted = SCREEN_80.replace("  source   csrc/one.cu\n  cases    none\n", WITH_CASES)
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == counted
+    one = counted[: counted.index("\nk_two")]
+    assert main(["list", "k_one", "--cases"]) == 0
+    assert capsys.readouterr().out == one + CASES_80
+    assert main(["list", "k_one", "--cases", "-v"]) == 0
+    assert capsys.readouterr().out == one + VARIANTS_80 + CASES_80
+
+
+@pytest.mark.usefixtures("three_sets")
+def test_json_counts_the_cases_and_on_request_has_their_ids(capsys: Capture) -> None:
+    assert main(["list", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)["kernels"]
+    assert one["cases"] == {"quick": 2, "full": 4, "device": 3}
+    assert two["cases"] == {}
+    assert "case_ids" not in one
+    assert main(["list", "--cases", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)["kernels"]
+    assert one["case_ids"][1:3] == [
+        {"id": "bytes32-blocks3", "grids": ["quick", "full", "device"]},
+        {"id": "bytes64-blocks5", "grids": ["full", "device"]},
+    ]
+    assert two["case_ids"] == []
+
+
+def test_every_listed_id_is_one_that_k_selects(capsys: Capture) -> None:
+    assert main(["--project", str(Path(__file__).parents[2]), "list", "stream_read", "--cases", "--json"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    listed = {case["id"] for case in kernel["case_ids"]}
+    assert listed == {case.id for grid in ("quick", "full", "device") for case in stream_cases(grid)}
 
 
 def test_an_unreadable_manifest_is_a_warning_and_the_rest_is_listed(project: Path, capsys: Capture) -> None:

@@ -290,7 +290,9 @@ def test_a_junit_report_is_written(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["-k", "nothing_like_it"], 2, "error: no case is selected by -k 'nothing_like_it'\nhint: --full selects from more cases\n"),
+        (["-k", "nothing_like_it"], 2, "error: no case is selected by -k 'nothing_like_it'\nhint: the ids to choose from: sparkctl list --cases\n"),
+        (["attn_*", "--full", "-k", "nope"], 2, "error: no case is selected by -k 'nope'\nhint: the ids to choose from: sparkctl list 'attn_*' --cases\n"),
+        (["stream_read.u2", "-k", "bytes1008-blocks5"], 2, "error: no case is selected by -k 'bytes1008-blocks5'\nhint: --full selects 1 case\n"),
         (["--group", "x"], 2, "error: --group x: not a number of heads\nhint: write it as --group 4 or --group 4,8\n"),
         (["-k", "(b1"], 2, "error: -k '(b1': a ')' is missing\nhint: write words with and, or, not and parentheses: 'causal and not large'\n"),
         (["attn_combin"], 2, "error: unknown kernel 'attn_combin'\nhint: did you mean 'attn_combine'?\n"),
