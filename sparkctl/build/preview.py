@@ -61,7 +61,7 @@ def _preview(plan: BuildPlan) -> Preview:
     ]
     up_to_date = len(survey.edges) - len(steps)
     if survey.link_needed:
-        reason = "an object changed" if steps else f"{plan.library} is missing"
+        reason = "an object changed" if steps else survey.broken.get(survey.library_name, "not linked yet")
         steps.append(PreviewStep(LINK_NAME, reason, link_preview(plan, survey.edges)))
     objects = sorted({str(Path(edge.output).parent) for edge in survey.edges})
     return Preview(

@@ -16,6 +16,7 @@ from sparkctl.build.ninja_run import NinjaRun, read_dependencies, read_times
 from sparkctl.build.ninja_text import LINK_NAME
 from sparkctl.build.outputs import contents_digest, save_manifest, verify_archs
 from sparkctl.build.paths import LINKS_NAME, path_text, tvm_folder
+from sparkctl.build.stamps import Stamp, take_stamp
 from sparkctl.build.state import UNKNOWN, EdgeRecord, FolderState, save_state
 from sparkctl.build.survey import Survey
 from sparkctl.runtime.manifest import MANIFEST_NAME
@@ -40,7 +41,8 @@ def record_run(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]
     if LINK_NAME in run.failures:
         results = (*results, _failed_link(plan, run))
     elif not run.failures:
-        _describe_library(survey, run, state)
+        _describe_library(survey, state)
+        results = (*results, *_repairs(survey, run))
     return PlanResult(
         label=plan.label,
         folder=plan.folder,
@@ -55,28 +57,46 @@ def record_run(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]
 
 
 def record_edges(survey: Survey, run: NinjaRun, began: float) -> FolderState:
-    """Save what the edges that went well were made from; also after an interrupted run."""
+    """Save what the edges that went well were made from and made; also after an interrupted run."""
     ran = [edge for edge in survey.edges if run.finished.get(edge.name)]
-    if not ran:
+    linked = [survey.plan.library] if run.finished.get(LINK_NAME) else []
+    if not ran and not linked:
         return survey.state
+    made = {Path(path).name: stamp for path, stamp in _stamps(survey.plan.root, linked).items()}
     state = FolderState(
         generation=survey.generation,
-        edges={**survey.state.edges, **_new_records(survey, ran, began)},
+        edges={**survey.state.edges, **(_new_records(survey, ran, began) if ran else {})},
         manifest_key=survey.state.manifest_key,
+        products={**survey.state.products, **made},
     )
     save_state(survey.plan.folder, state)
     return state
 
 
-def _describe_library(survey: Survey, run: NinjaRun, state: FolderState) -> None:
-    """The manifest follows the library: it is written when it is missing or was made from other objects."""
+def _describe_library(survey: Survey, state: FolderState) -> None:
+    """The manifest follows the library: it is written when it is not what we wrote or was made from other objects."""
     plan = survey.plan
     digest = contents_digest(plan, {edge.name: state.edges[edge.name] for edge in survey.edges})
-    if state.manifest_key == digest and (plan.folder / MANIFEST_NAME).exists():
+    known = MANIFEST_NAME in state.products and MANIFEST_NAME not in survey.broken
+    if state.manifest_key == digest and known:
         return
     verify_archs(plan)
     save_manifest(plan, survey.edges, digest)
-    save_state(plan.folder, replace(state, manifest_key=digest))
+    made = _stamps(plan.folder, [MANIFEST_NAME])
+    save_state(plan.folder, replace(state, manifest_key=digest, products={**state.products, **made}))
+
+
+def _repairs(survey: Survey, run: NinjaRun) -> Iterator[EdgeResult]:
+    """A library or manifest that was made again though no object asked for it."""
+    linked = run.finished.get(LINK_NAME, False)
+    for name, title, done in ((survey.library_name, LINK_NAME, linked), (MANIFEST_NAME, "manifest", True)):
+        if done and name in survey.broken:
+            yield EdgeResult(title, "built", reason=survey.broken[name], is_variant=False)
+
+
+def _stamps(root: Path, paths: Iterable[str]) -> dict[str, Stamp]:
+    """A file that is gone already has none, and is built again."""
+    return {path: stamp for path in paths if (stamp := take_stamp(root / path))}
 
 
 def _new_records(survey: Survey, ran: Iterable[Edge], began: float) -> dict[str, EdgeRecord]:
@@ -90,7 +110,8 @@ def _new_records(survey: Survey, ran: Iterable[Edge], began: float) -> dict[str,
         listed = (os.path.normpath(path) for path in dependencies.get(edge.output, ()))
         paths = dict.fromkeys([edge.source, *(path for path in listed if not path.startswith(system))])
         inputs = {path: _settled_digest(survey, path, began_ns) for path in paths}
-        records[edge.name] = EdgeRecord(survey.salts[edge.name], edge.argv, plan.compiler_identity, inputs)
+        outputs = _stamps(plan.root, edge.outputs)
+        records[edge.name] = EdgeRecord(survey.salts[edge.name], edge.argv, plan.compiler_identity, inputs, outputs)
     return records
 
 

@@ -54,6 +54,9 @@ def _build_one(
     peaks = {name: known.peak_bytes for name, known in due.items() if known and known.peak_bytes}
     jobs = plan_jobs(list(due), peaks, limits, asked=asked)
     _write_files(survey, jobs, history)
+    survey.outputs.restore_times()
+    if survey.library_name in survey.broken or survey.library_name not in survey.state.products:
+        (plan.folder / survey.library_name).unlink(missing_ok=True)  # ninja would take it for its own
     # Even with nothing due ninja has a look: it also knows the times of the toolkit's headers.
     cache = _prepare(survey, progress, notes)
     if due:

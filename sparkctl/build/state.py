@@ -1,4 +1,4 @@
-"""What a build folder remembers: for each edge, the command and the inputs' contents that its outputs came from."""
+"""What a build folder remembers: for each edge, the command, the contents of its inputs, and its outputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sparkctl.build.stamps import Stamp
 from sparkctl.toolchain import hash_files
 
 STATE_NAME = "state.json"
-STATE_VERSION = 1
+STATE_VERSION = 2
 UNKNOWN = "?"  # the digest of an input that may have changed while it was compiled: equal to nothing
 
 
@@ -24,6 +25,7 @@ class EdgeRecord:
     argv: tuple[str, ...]
     compiler: str
     inputs: Mapping[str, str]  # path as in the depfile -> digest
+    outputs: Mapping[str, Stamp] = field(default_factory=dict)  # path -> as it was built
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class FolderState:
     generation: int = 0
     edges: Mapping[str, EdgeRecord] = field(default_factory=dict)
     manifest_key: str = ""  # what the manifest on disk was written from
+    products: Mapping[str, Stamp] = field(default_factory=dict)  # the library and the manifest, by file name
 
 
 def load_state(folder: Path) -> FolderState:
@@ -42,7 +45,7 @@ def load_state(folder: Path) -> FolderState:
         if data["version"] != STATE_VERSION:
             return FolderState()
         edges = {name: _record(entry) for name, entry in data["edges"].items()}
-        return FolderState(int(data["generation"]), edges, str(data["manifest_key"]))
+        return FolderState(int(data["generation"]), edges, str(data["manifest_key"]), _stamps(data["products"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return FolderState()
 
@@ -57,6 +60,7 @@ def save_state(folder: Path, state: FolderState) -> None:
                 "version": STATE_VERSION,
                 "generation": state.generation,
                 "manifest_key": state.manifest_key,
+                "products": {name: asdict(stamp) for name, stamp in sorted(state.products.items())},
                 "edges": edges,
             },
             indent=1,
@@ -106,4 +110,9 @@ class InputDigests:
 
 
 def _record(entry: Mapping[str, Any]) -> EdgeRecord:
-    return EdgeRecord(entry["salt"], tuple(entry["argv"]), entry["compiler"], dict(entry["inputs"]))
+    inputs, outputs = dict(entry["inputs"]), _stamps(entry["outputs"])
+    return EdgeRecord(entry["salt"], tuple(entry["argv"]), entry["compiler"], inputs, outputs)
+
+
+def _stamps(entries: Mapping[str, Any]) -> dict[str, Stamp]:
+    return {name: Stamp(**entry) for name, entry in entries.items()}

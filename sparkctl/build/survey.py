@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.build.model import BuildPlan, Edge
+from sparkctl.build.stamps import StampCheck
 from sparkctl.build.state import EdgeRecord, FolderState, InputDigests, load_state
+from sparkctl.runtime.manifest import MANIFEST_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,9 @@ class Survey:
     dropped: tuple[str, ...]
     salts: Mapping[str, str]
     reasons: Mapping[str, str]  # edges that must run; an edge without one is up to date
+    broken: Mapping[str, str]  # the library's and the manifest's file names, where one is not what was made -> why
     inputs: InputDigests
+    outputs: StampCheck
 
     @property
     def generation(self) -> int:
@@ -33,24 +37,31 @@ class Survey:
     @property
     def link_needed(self) -> bool:
         """Whether the library must be linked again, as far as can be told before the edges run."""
-        return bool(self.reasons) or not (self.plan.folder / Path(self.plan.library).name).exists()
+        name = self.library_name
+        return bool(self.reasons) or name in self.broken or name not in self.state.products
+
+    @property
+    def library_name(self) -> str:
+        """Its file name."""
+        return Path(self.plan.library).name
 
 
 def survey_folder(plan: BuildPlan) -> Survey:
     """Compare contents of inputs, commands and outputs with what the folder remembers."""
     state = load_state(plan.folder)
     inputs = InputDigests(plan.root)
-    kept, dropped = _sort_out_earlier(plan, state, inputs)
+    outputs = StampCheck(plan.root)
+    kept, dropped = _sort_out_earlier(plan, state, inputs, outputs)
     edges = plan.edges + kept
     reasons: dict[str, str] = {}
     salts: dict[str, str] = {}
     for edge in edges:
         record = state.edges.get(edge.name)
         change = explain_change(edge, record, plan.compiler_identity, inputs)
+        change = change or _explain_outputs(edge, record, outputs)
         if change is None and record is not None:
             salts[edge.name] = record.salt
-            touched = _untidy_outputs(plan.root, edge) or _touched(plan.root, edge, record)
-            if touched:
+            if touched := _touched(plan.root, record):
                 reasons[edge.name] = touched
         else:
             salts[edge.name] = _salt(plan, edge, record, state.generation + 1, inputs)
@@ -63,7 +74,9 @@ def survey_folder(plan: BuildPlan) -> Survey:
         dropped=dropped,
         salts=salts,
         reasons=reasons,
+        broken=_broken_products(plan, state, outputs),
         inputs=inputs,
+        outputs=outputs,
     )
 
 
@@ -85,7 +98,7 @@ def explain_change(edge: Edge, record: EdgeRecord | None, compiler: str, inputs:
 
 
 def _sort_out_earlier(
-    plan: BuildPlan, state: FolderState, inputs: InputDigests
+    plan: BuildPlan, state: FolderState, inputs: InputDigests, outputs: StampCheck
 ) -> tuple[tuple[Edge, ...], tuple[str, ...]]:
     """Variants that an earlier build left here and that are not selected now: still valid, and not."""
     kept: list[Edge] = []
@@ -94,8 +107,8 @@ def _sort_out_earlier(
         edge = plan.spare.get(name)
         if edge is None:
             continue
-        whole = not _untidy_outputs(plan.root, edge)
-        if whole and explain_change(edge, record, plan.compiler_identity, inputs) is None:
+        change = explain_change(edge, record, plan.compiler_identity, inputs)
+        if (change or _explain_outputs(edge, record, outputs)) is None:
             kept.append(edge)
         else:
             dropped.append(name)
@@ -112,14 +125,23 @@ def _option_change(before: Sequence[str], now: Sequence[str]) -> str:
     return f"options changed: {', '.join(parts)}"
 
 
-def _untidy_outputs(root: Path, edge: Edge) -> str | None:
-    missing = next((path for path in edge.outputs if not (root / path).is_file()), None)
-    return f"{missing} is missing" if missing else None
+def _explain_outputs(edge: Edge, record: EdgeRecord | None, outputs: StampCheck) -> str | None:
+    known = record.outputs if record else {}
+    found = (outputs.explain(path, known.get(path)) for path in edge.outputs)
+    return next((reason for reason in found if reason), None)
 
 
-def _touched(root: Path, edge: Edge, record: EdgeRecord) -> str | None:
+def _broken_products(plan: BuildPlan, state: FolderState, outputs: StampCheck) -> dict[str, str]:
+    """What was never made is not broken."""
+    folder = Path(plan.library).parent
+    names = [name for name in (Path(plan.library).name, MANIFEST_NAME) if name in state.products]
+    found = {name: outputs.explain(str(folder / name), state.products[name]) for name in names}
+    return {name: reason for name, reason in found.items() if reason}
+
+
+def _touched(root: Path, record: EdgeRecord) -> str | None:
     """ninja runs an edge whose input is younger than its output, whatever the content."""
-    oldest = min((root / path).stat().st_mtime_ns for path in edge.outputs)
+    oldest = min(stamp.mtime_ns for stamp in record.outputs.values())
     for path in record.inputs:
         try:
             if (root / path).stat().st_mtime_ns > oldest:

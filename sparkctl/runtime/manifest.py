@@ -48,8 +48,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write atomically, and only if the text changed."""
     text = json.dumps({"schema_version": MANIFEST_VERSION, **asdict(manifest)}, indent=1) + "\n"
     target = folder / MANIFEST_NAME
-    if target.exists() and target.read_text(encoding="utf-8") == text:
-        return
+    try:
+        if target.read_text(encoding="utf-8") == text:
+            return
+    except (OSError, UnicodeDecodeError):
+        pass
     draft = target.with_suffix(".tmp")
     draft.write_text(text, encoding="utf-8")
     draft.replace(target)
@@ -60,6 +63,8 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_NAME
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
         if data.pop("schema_version") != MANIFEST_VERSION:
             raise ValueError("another schema_version")
         variants = tuple(
@@ -67,5 +72,5 @@ def read_manifest(folder: Path) -> Manifest:
             for v in data.pop("variants")
         )
         return Manifest(**data, variants=variants)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise SparkctlError(f"{path}: not a readable manifest ({error})", hint="run sparkctl build again") from error

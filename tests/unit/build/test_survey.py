@@ -66,7 +66,7 @@ def test_state_survives_a_round_trip(root: Path) -> None:
     assert load_state(root) == state
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 1, "edges": {"a": 3}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 2, "edges": {"a": 3}}'])
 def test_an_unreadable_state_is_an_empty_one(root: Path, text: str) -> None:
     (root / "state.json").write_text(text)
     assert load_state(root) == FolderState()

@@ -37,7 +37,7 @@ def test_an_unchanged_manifest_is_not_written_again(tmp_path: Path) -> None:
     assert (tmp_path / "manifest.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"schema_version": 99}'])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "null", "7", '{"schema_version": 99}'])
 def test_an_unreadable_manifest_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(SparkctlError) as caught:
@@ -64,3 +64,9 @@ def test_a_manifest_without_its_library_is_an_error(tmp_path: Path) -> None:
     write_manifest(tmp_path, MANIFEST)
     with pytest.raises(SparkctlError, match="is missing"):
         load_library(tmp_path)
+
+
+def test_a_manifest_that_is_no_text_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_bytes(b"\xff\xfe")
+    write_manifest(tmp_path, MANIFEST)
+    assert read_manifest(tmp_path) == MANIFEST
