@@ -1,6 +1,8 @@
 """`python -m sparkctl`."""
 
+import sys
+
 from sparkctl.cli.app import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,6 +26,8 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from sparkctl import __version__
 from sparkctl.cli.options import CliContext
 from sparkctl.errors import SparkctlError
+from sparkctl.interrupts import watch_interrupts
+from sparkctl.render.console import prepare_streams
 
 PROGRAM = "sparkctl"
 COMPLETION_VARIABLE = "_SPARKCTL_COMPLETE"
@@ -91,8 +93,10 @@ class LazyGroup(TyperGroup):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line; the result is the exit code."""
     args = hoist_globals(sys.argv[1:] if argv is None else list(argv))
+    prepare_streams()
     try:
-        return _run(list(args))  # the parser empties the list that it gets
+        with watch_interrupts(last=argv is None):
+            return _run(list(args))  # the parser empties the list that it gets
     except BrokenPipeError:
         # The reader has gone (`| head`): point stdout elsewhere, or the interpreter complains when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
@@ -16,11 +19,39 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 10_000  # a pipe has no edge: rows stay on one line
 
 
+# What stands for a character that the stream's encoding lacks and that Unicode cannot take apart.
+SUBSTITUTES = {
+    "×": "x",
+    "÷": "/",
+    "µ": "u",
+    "·": ".",
+    "–": "-",
+    "−": "-",
+    "→": "->",
+    "≤": "<=",
+    "≥": ">=",
+    "∞": "inf",
+}
+
+
 class Screen(Protocol):
     """What a console needs of the global options."""
 
     @property
     def color(self) -> bool | None: ...
+
+
+def prepare_streams() -> None:
+    """A closed stream becomes the null device, and no encoding makes printing fail."""
+    codecs.register_error("sparkctl", _substitute)
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            _open_null(descriptor)
+            mode = "w" if descriptor else "r"
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="sparkctl")
 
 
 def stdout_console(screen: Screen) -> Console:
@@ -35,7 +66,13 @@ def stderr_console(screen: Screen) -> Console:
 
 def print_json(data: Mapping[str, Any]) -> None:
     """One object on stdout; `schema_version` comes first."""
-    print(json.dumps({"schema_version": 1, **data}, indent=2, ensure_ascii=False))
+    whole = {"schema_version": 1, **data}
+    text = json.dumps(whole, indent=2, ensure_ascii=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(whole, indent=2)
+    print(text)
 
 
 def plain_table(*headers: str, right: tuple[str, ...] = ()) -> Table:
@@ -73,6 +110,29 @@ def _console(screen: Screen, stream: TextIO) -> Console:
         markup=False,
         emoji=False,
     )
+
+
+def _open_null(descriptor: int) -> None:
+    """Else the next file that is opened would get the number, and with it what is meant for the stream."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != descriptor:
+            os.dup2(null, descriptor)
+            os.close(null)
+        os.set_inheritable(descriptor, True)
+
+
+def _substitute(error: UnicodeError) -> tuple[str | bytes, int]:
+    """For a codec: a character near in looks, else `?`; the bytes of a file name that is no text as they were."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    character = error.object[error.start]
+    if 0xDC80 <= ord(character) <= 0xDCFF:  # as os.fsdecode makes them
+        return bytes([ord(character) - 0xDC00]), error.start + 1
+    near = SUBSTITUTES.get(character)
+    return near or unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode() or "?", error.start + 1
 
 
 class _Trimmed:

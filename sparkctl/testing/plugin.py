@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from sparkctl.interrupts import check_interrupt
 from sparkctl.testing.model import Case
 from sparkctl.testing.prepare import Target
 from sparkctl.testing.results import Selection, VariantResult
@@ -48,18 +50,8 @@ class VariantItem(pytest.Item):
         return self.path, 0, self.selection.variant.name
 
 
-class VariantFile(pytest.File):
-    """The registry, as the file that the items come from."""
-
-    plugin: VariantPlugin
-
-    def collect(self) -> Iterable[VariantItem]:
-        for selection in self.plugin.selections:
-            yield VariantItem.from_parent(self, name=selection.variant.name, selection=selection, plugin=self.plugin)
-
-
 class VariantPlugin:
-    """Collects the selections as items of the registry file and keeps their results."""
+    """Makes the selections the items of the session and keeps their results."""
 
     def __init__(self, registry_path: Path, target: Target, selections: Sequence[Selection], on_case: OnCase) -> None:
         self.registry_path = registry_path
@@ -79,50 +71,79 @@ class VariantPlugin:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self.session = session
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> VariantFile | None:
-        if file_path != self.registry_path:
-            return None
-        file: VariantFile = VariantFile.from_parent(parent, path=file_path)
-        file.plugin = self
-        return file
+    def pytest_collection(self, session: pytest.Session) -> bool:
+        """Instead of pytest's own, which reads paths as patterns: a folder may be called `[x]`."""
+        session.items = [
+            VariantItem.from_parent(
+                session,
+                name=selection.variant.name,
+                nodeid=f"{self.registry_path.name}::{selection.variant.name}",
+                path=self.registry_path,
+                selection=selection,
+                plugin=self,
+            )
+            for selection in self.selections
+        ]
+        session.testscollected = len(session.items)
+        return True
 
 
 def run_pytest(
     registry_path: Path, target: Target, selections: Sequence[Selection], *, on_case: OnCase, junit: Path | None = None
 ) -> list[VariantResult]:
-    """Run the selections as pytest items; results come in the order run, one for each item that ran."""
+    """Run the selections as pytest items; results come in the order run, one for each item that ran.
+
+    KeyboardInterrupt where the run was interrupted; pytest itself would only stop.
+    """
     plugin = VariantPlugin(registry_path.resolve(), target, selections, on_case)
-    args = [
-        str(plugin.registry_path),
-        f"--rootdir={plugin.registry_path.parent}",
-        "--override-ini=addopts=",
-        "--noconftest",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:terminal",
-        "-p",
-        "no:faulthandler",
-    ]
-    if junit:
-        args.append(f"--junitxml={junit.absolute()}")
-    with no_outside_plugins():
-        code = pytest.main(args, plugins=[plugin])
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED):
+    args = ["--config-file", os.devnull, "--noconftest"]
+    args += [word for name in ("cacheprovider", "terminal", "faulthandler") for word in ("-p", f"no:{name}")]
+    with junit_draft(junit) as draft, nothing_from_outside():
+        code = pytest.main([*args, f"--junitxml={draft}"] if draft else args, plugins=[plugin])
+    check_interrupt()
+    stopped = code == pytest.ExitCode.INTERRUPTED
+    if stopped and not any(result.device_lost for result in plugin.results):
+        raise KeyboardInterrupt
+    if not stopped and code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest ended with {code!r}")
     return plugin.results
 
 
 @contextmanager
-def no_outside_plugins() -> Iterator[None]:
-    """What else is installed must not change a run: pytest loads no plugin but its own and ours."""
-    name = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
+def junit_draft(target: Path | None) -> Iterator[Path | None]:
+    """Where pytest writes its report, put in place whole at the end: pytest would expand `$` and `~` in its path."""
+    if target is None:
+        yield None
+        return
+    with TemporaryDirectory(prefix="sparkctl-") as folder:
+        draft = Path(folder) / "report.xml"
+        yield draft
+        if draft.exists():
+            write_whole(target, draft.read_text(encoding="utf-8"))
+
+
+def write_whole(target: Path, text: str) -> None:
+    """All of it or nothing."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(target)
+
+
+@contextmanager
+def nothing_from_outside() -> Iterator[None]:
+    """What else is installed or set must not change a run: pytest loads no plugin but its own and ours."""
+    mine = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": None, "PYTEST_PLUGINS": None}
+    before = {name: os.environ.get(name) for name in mine}
+    put_environ(mine)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
+        put_environ(before)
+
+
+def put_environ(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
         else:
-            os.environ[name] = before
+            os.environ[name] = value

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sparkctl.interrupts import check_interrupt
 from sparkctl.registry.model import Variant
 from sparkctl.testing.compare import compare_outputs
 from sparkctl.testing.model import Case, CombineCase, DecodeCase, StreamCase
@@ -39,6 +40,7 @@ def run_variant(
     with one_torch_thread():
         for case in selection.cases:
             outcome = run_case(target, selection.variant, case)
+            check_interrupt()  # the library hands it back as an error like any other, which would count as a failure
             outcomes.append((case, outcome))
             on_case(case, outcome)
             if outcome.device_lost:

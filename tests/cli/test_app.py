@@ -202,6 +202,11 @@ def test_a_bug_is_one_line_and_debug_shows_where(capsys: Capture, list_raises: R
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+def test_the_module_exits_with_the_programs_code() -> None:
+    done = subprocess.run([sys.executable, "-m", "sparkctl", "biuld"], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2
+
+
 def test_an_operating_system_error_is_no_bug(capsys: Capture, list_raises: Raise) -> None:
     list_raises(PermissionError(13, "Permission denied", "/x/y"))
     assert main(["list"]) == 1

@@ -2,9 +2,15 @@
 
 # ruff: noqa: E501 - screens are as wide as they are
 
+import contextlib
 import json
 import math
+import os
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -310,6 +316,54 @@ def test_a_real_run_on_the_emulator_passes(monkeypatch: pytest.MonkeyPatch, caps
     assert result.code == 0, result.err
     data = json.loads(result.out)
     assert (data["passed"], data["cases"], data["variants"][0]["launches"]) == (True, 15, 15)
+
+
+def test_an_interrupt_that_the_library_hands_back_as_an_error_is_no_failed_case(
+    run: Run, ran: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_case(target: Any, variant: Any, case: Any) -> Outcome:
+        ran.append((variant.name, case.id))
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return Outcome(math.inf, failure="RuntimeError: interrupted")
+
+    monkeypatch.setattr("sparkctl.testing.suite.run_case", run_case)
+    result = run("stream_read")
+    assert (result.code, result.out, result.err) == (130, "", "error: interrupted\n")
+    assert len(ran) == 1
+    assert not (tmp_path / "test" / "failures.json").exists()
+
+
+INTERRUPTIBLE = """
+import sys
+from sparkctl.cli.app import main
+print("ready", file=sys.stderr, flush=True)
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_at_any_moment_ends_a_real_run_at_once_and_without_results(tmp_path: Path) -> None:
+    words = ["test", "attn_combine.bf16.d32", "stream_read.u2", "--backend", "emulator"]
+    environ = {**os.environ, "SPARKCTL_BUILD_DIR": str(tmp_path)}
+    assert (
+        subprocess.run([sys.executable, "-m", "sparkctl", *words], env=environ, timeout=300, check=False).returncode
+        == 0
+    )
+    ends = []
+    for moment in range(10):
+        process = subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTIBLE, *words, "--repeat", "1000"],
+            env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stderr.readline() == "ready\n"
+        time.sleep(0.02 + 0.16 * moment)
+        os.killpg(process.pid, signal.SIGINT)
+        start = time.monotonic()
+        out, err = process.communicate(timeout=60)
+        ends.append((process.returncode, out, err))
+        assert time.monotonic() - start < 10
+    assert ends == [(130, "", "error: interrupted\n")] * len(ends)
 
 
 @pytest.mark.gpu

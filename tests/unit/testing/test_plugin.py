@@ -1,6 +1,7 @@
 """The run through pytest: one item a variant, counts counted at run time, failures kept. A torch kernel stands in."""
 
 import math
+import os
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -169,6 +170,32 @@ def test_a_lost_device_stops_the_run_and_leaves_the_rest_unrun(registry, target,
     assert len(results) == 1
     assert results[0].cases_run == 2
     assert results[0].device_lost
+
+
+def test_an_interrupt_leaves_the_run_although_pytest_only_stops_for_it(registry, target, variants, kernel):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_pytest(registry.path, target, [Selection(variants[0], CASES)], on_case=interrupt)
+
+
+def test_no_folder_name_and_no_setting_of_pytest_changes_a_run(
+    registry, target, variants, kernel, tmp_path, monkeypatch
+):
+    folder = tmp_path / "dol$HOME" / "[x]" / "~"
+    folder.mkdir(parents=True)
+    (folder / "flags.yaml").write_text("version: 1\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nminversion = 99\n", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--no-such-option")
+    monkeypatch.setenv("PYTEST_PLUGINS", "no_such_plugin")
+    selections = [Selection(variant, CASES) for variant in variants]
+    report = folder / "$HOME.xml"
+    results = run_pytest(folder / "flags.yaml", target, selections, on_case=lambda *a: None, junit=report)
+    assert [result.cases_run for result in results] == [3, 3]
+    assert sorted(path.name for path in folder.iterdir()) == ["$HOME.xml", "flags.yaml", "pytest.ini"]
+    assert os.environ["PYTEST_ADDOPTS"] == "--no-such-option"
 
 
 def test_the_junit_report_has_one_item_a_variant(registry, target, variants, kernel, tmp_path):
