@@ -2,7 +2,7 @@
 
 from sparkctl.toolchain.ccache import CacheState, cache_folder, prepare_cache
 from sparkctl.toolchain.devices import Device, find_devices, find_native_archs
-from sparkctl.toolchain.find import Toolchain, find_toolchain
+from sparkctl.toolchain.find import CompilerChoice, Toolchain, find_toolchain
 from sparkctl.toolchain.host import HostCompiler, find_program
 from sparkctl.toolchain.memory import ProbeMemory, file_identity, user_cache_folder
 from sparkctl.toolchain.nvcc import Nvcc, hash_files
@@ -10,6 +10,7 @@ from sparkctl.toolchain.process import ToolResult, describe_failure, run_tool, s
 
 __all__ = [
     "CacheState",
+    "CompilerChoice",
     "Device",
     "HostCompiler",
     "Nvcc",

@@ -15,6 +15,17 @@ from sparkctl.toolchain.nvcc import WHEELS_HINT, Nvcc, find_nvcc, require_suppor
 
 
 @dataclass(frozen=True, slots=True)
+class CompilerChoice:
+    """Which compiler is used and why, for people."""
+
+    name: str  # "nvcc 13.0.88"
+    path: Path
+    source: str  # where it was found: "wheels"
+    reason: str  # what came before it in the order and was not there
+    passed_over: tuple[str, ...]  # of these, what the user had set
+
+
+@dataclass(frozen=True, slots=True)
 class Toolchain:
     """The tools found on this machine; None for what is missing."""
 
@@ -51,6 +62,14 @@ class Toolchain:
         if not self.cuda_include_dirs:
             raise MissingTool("no CUDA headers (cuda_bf16.h)", hint=WHEELS_HINT)
         return self.cuda_include_dirs
+
+    def describe_compiler(self, *, cuda: bool) -> CompilerChoice:
+        """The compiler of the kernels: nvcc, or g++ for the emulator."""
+        if cuda:
+            nvcc = self.require_nvcc()
+            return CompilerChoice(f"nvcc {nvcc.version}", nvcc.path, nvcc.source, nvcc.reason, nvcc.passed_over)
+        host = self.require_host()
+        return CompilerChoice(host.version, host.path, host.source, "" if host.source == "CXX" else "CXX not set", ())
 
     def require_arch(self, arch: Arch) -> None:
         """UsageError if nvcc cannot compile for `arch`; the answer for a or f suffixes is remembered."""

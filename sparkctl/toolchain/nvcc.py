@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +30,30 @@ class Nvcc:
     root: Path  # the toolkit: real path of nvcc's own TOP
     version: str  # "13.0.88"
     source: str  # "--nvcc", "SPARKCTL_NVCC", "CUDA_HOME", "CUDA_PATH", "PATH" or "wheels"
-    reason: str  # why this one won, for `doctor`
+    reason: str  # why this one won: what is stronger and was not there
     include_dirs: tuple[Path, ...]
     library_dirs: tuple[Path, ...]
     gpu_codes: tuple[str, ...]  # ("sm_75", ...): without a and f suffixes
     plain: bool  # `path` adds nothing to the toolkit's own nvcc
     identity: str  # hash over nvcc, cicc, ptxas, cudafe++, fatbinary and how nvcc calls them
+    passed_over: tuple[str, ...] = ()  # what was set and holds no nvcc
 
 
 def find_nvcc(nvcc: str | None, environ: Mapping[str, str], memory: ProbeMemory) -> Nvcc | None:
     """The first nvcc in the documented order, or None. A named one that does not work is an error."""
+    absent: list[str] = []
     passed_over: list[str] = []
     for source, path, named in _candidates(nvcc, environ):
-        if not path.is_file():
-            if named:
-                hint = f"correct {source}, or unset it to use the next one"
-                raise MissingTool(f"{source} names {path}, which is not there", hint=hint)
+        if path is None:
+            absent.append(f"{source}: none" if source == "PATH" else f"{source} not set")
+        elif path.is_file():
+            return replace(_probe(path, source, memory), reason="; ".join(absent), passed_over=tuple(passed_over))
+        elif named:
+            hint = f"correct {source}, or unset it to use the next one"
+            raise MissingTool(f"{source} names {path}, which is not there", hint=hint)
+        else:
             passed_over.append(f"{source}: no {path}")
-            continue
-        reason = f"{source}: {path}" + "".join(f"; {text}" for text in passed_over)
-        return _probe(path, source, reason, memory)
+            absent.append(passed_over[-1])
     return None
 
 
@@ -70,17 +74,17 @@ def require_supported(nvcc: Nvcc, arch: Arch, memory: ProbeMemory) -> None:
         raise UsageError(f"nvcc {nvcc.version} cannot compile for {arch.name}", hint=f"it does compile for {base}")
 
 
-def _candidates(nvcc: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path, bool]]:
-    """(source, path, whether the user named this very file), strongest first."""
+def _candidates(nvcc: str | None, environ: Mapping[str, str]) -> Iterator[tuple[str, Path | None, bool]]:
+    """(source, path if the source names one, whether the user named this very file), strongest first."""
     if nvcc:
         yield "--nvcc", _as_program(nvcc, environ), True
-    if chosen := environ.get("SPARKCTL_NVCC"):
-        yield "SPARKCTL_NVCC", _as_program(chosen, environ), True
+    chosen = environ.get("SPARKCTL_NVCC")
+    yield "SPARKCTL_NVCC", _as_program(chosen, environ) if chosen else None, True
     for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if home := environ.get(variable):
-            yield variable, Path(home) / "bin" / "nvcc", False
-    if on_path := shutil.which("nvcc", path=environ.get("PATH", "")):
-        yield "PATH", Path(on_path).absolute(), False
+        home = environ.get(variable)
+        yield variable, Path(home) / "bin" / "nvcc" if home else None, False
+    on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
+    yield "PATH", Path(on_path).absolute() if on_path else None, False
     if wheels := wheels_root():
         yield "wheels", wheels / "bin" / "nvcc", False
 
@@ -91,7 +95,7 @@ def _as_program(text: str, environ: Mapping[str, str]) -> Path:
     return Path(text).expanduser().absolute()
 
 
-def _probe(path: Path, source: str, reason: str, memory: ProbeMemory) -> Nvcc:
+def _probe(path: Path, source: str, memory: ProbeMemory) -> Nvcc:
     key = f"nvcc|{path}|{file_identity(path)}"
     facts = memory.recall(key)
     if facts is None or not _still_true(facts):
@@ -103,7 +107,7 @@ def _probe(path: Path, source: str, reason: str, memory: ProbeMemory) -> Nvcc:
         root=root,
         version=facts["version"],
         source=source,
-        reason=reason,
+        reason="",
         include_dirs=tuple(d for d in (root / "include", root / "include" / "cccl") if d.is_dir()),
         library_dirs=tuple(d for d in (root / "lib64", root / "lib") if d.is_dir()),
         gpu_codes=tuple(facts["gpu_codes"]),

@@ -75,7 +75,18 @@ def test_the_order_is_option_variable_home_path_wheels(tmp_path: Path, monkeypat
 def test_the_reason_names_what_was_passed_over(tmp_path: Path) -> None:
     program = make_toolkit(tmp_path / "path")
     found = find(tmp_path, {"CUDA_HOME": str(tmp_path / "gone"), "PATH": f"{program.parent}:/usr/bin:/bin"})
-    assert found.reason == f"PATH: {program}; CUDA_HOME: no {tmp_path / 'gone' / 'bin' / 'nvcc'}"
+    passed_over = f"CUDA_HOME: no {tmp_path / 'gone' / 'bin' / 'nvcc'}"
+    assert (found.path, found.source) == (program, "PATH")
+    assert found.reason == f"SPARKCTL_NVCC not set; {passed_over}; CUDA_PATH not set"
+    assert found.passed_over == (passed_over,)
+
+
+def test_the_wheels_are_chosen_where_nothing_else_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_toolkit(tmp_path / "wheels")
+    monkeypatch.setattr(nvcc_module, "wheels_root", lambda: tmp_path / "wheels")
+    found = find(tmp_path, {"PATH": str(tmp_path)})
+    assert found.reason == "SPARKCTL_NVCC not set; CUDA_HOME not set; CUDA_PATH not set; PATH: none"
+    assert found.passed_over == ()
 
 
 def test_the_root_comes_from_the_dry_run_and_not_from_the_folder(tmp_path: Path) -> None:
