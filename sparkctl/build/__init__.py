@@ -1,7 +1,8 @@
 """From variants to a library: plan, ninja, cache, locks, and what each edge cost."""
 
 from sparkctl.build.archs import DEFAULT_ARCH, choose_archs, default_archs
-from sparkctl.build.ensure import ensure_built, raise_failures
+from sparkctl.build.ensure import ensure_built
+from sparkctl.build.failures import raise_failures
 from sparkctl.build.model import BuildPlan, BuildResult, Edge, EdgeResult, PlanResult
 from sparkctl.build.plan import default_build_root, plan_build
 from sparkctl.build.preview import Preview, PreviewStep, preview_build

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -59,7 +60,8 @@ def hold_lock(folder: Path, *, say: Callable[[str], None]) -> Iterator[int]:
         yield shared
     finally:
         os.close(shared)
-        (folder / OWNER_NAME).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (folder / OWNER_NAME).unlink()
         lock.release()
 
 

@@ -11,7 +11,7 @@ from sparkctl.arch import Arch
 from sparkctl.build.paths import Paths
 from sparkctl.registry.model import Registry, Variant
 from sparkctl.runtime.manifest import Backend
-from sparkctl.toolchain import Toolchain
+from sparkctl.toolchain import CompilerChoice, Toolchain
 
 Status = Literal["built", "cached", "up to date", "failed", "not run"]
 
@@ -106,6 +106,7 @@ class PlanResult:
 
     label: str
     folder: Path
+    compiler: CompilerChoice
     library: Path
     edges: tuple[EdgeResult, ...]
     linked: bool

@@ -34,6 +34,16 @@ class Preview:
     steps: tuple[PreviewStep, ...]
     up_to_date: int
 
+    @property
+    def links_library(self) -> bool:
+        """Whether the library is linked again."""
+        return any(step.name == LINK_NAME for step in self.steps)
+
+    @property
+    def compiles(self) -> int:
+        """How many compilers run."""
+        return len(self.steps) - self.links_library
+
 
 def preview_build(plans: Sequence[BuildPlan]) -> tuple[Preview, ...]:
     """The exact commands that a build would run now, in no particular order."""

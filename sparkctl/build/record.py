@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sparkctl.build.failures import save_failures
 from sparkctl.build.history import Measurement, add_to_history, history_key
 from sparkctl.build.model import BuildPlan, Edge, EdgeResult, PlanResult, Status
 from sparkctl.build.ninja_run import NinjaRun, read_dependencies, read_times
@@ -33,19 +34,25 @@ def record_run(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]
     """
     plan = survey.plan
     state = record_edges(survey, run, began)
-    results = tuple(_edge_results(survey, run, history))
+    results = edge_results(survey, run, history)
+    save_failures(plan.folder, results)
     measured = [result for result in results if result.status == "built" and result.time_s is not None]
     add_to_history(
         plan.environ, {history_key(plan, r.name): (r.time_s, r.peak_bytes) for r in measured if r.time_s is not None}
     )
-    if LINK_NAME in run.failures:
-        results = (*results, _failed_link(plan, run))
-    elif not run.failures:
+    if not run.failures:
         _describe_library(survey, state)
         results = (*results, *_repairs(survey, run))
+    return summarise(survey, run, results, began)
+
+
+def summarise(survey: Survey, run: NinjaRun, results: tuple[EdgeResult, ...], began: float) -> PlanResult:
+    """For the report; nothing is written."""
+    plan = survey.plan
     return PlanResult(
         label=plan.label,
         folder=plan.folder,
+        compiler=plan.toolchain.describe_compiler(cuda=plan.backend == "cuda"),
         library=plan.root / plan.library,
         edges=results,
         linked=run.finished.get(LINK_NAME, False),
@@ -73,13 +80,26 @@ def record_edges(survey: Survey, run: NinjaRun, began: float) -> FolderState:
     return state
 
 
+def is_settled(survey: Survey) -> bool:
+    """Whether nothing is to be compiled, linked or written down."""
+    return not survey.reasons and not survey.link_needed and _is_described(survey, survey.state)
+
+
+def _is_described(survey: Survey, state: FolderState) -> bool:
+    known = MANIFEST_NAME in state.products and MANIFEST_NAME not in survey.broken
+    return known and state.manifest_key == _digest(survey, state)
+
+
+def _digest(survey: Survey, state: FolderState) -> str:
+    return contents_digest(survey.plan, {edge.name: state.edges[edge.name] for edge in survey.edges})
+
+
 def _describe_library(survey: Survey, state: FolderState) -> None:
     """The manifest follows the library: it is written when it is not what we wrote or was made from other objects."""
     plan = survey.plan
-    digest = contents_digest(plan, {edge.name: state.edges[edge.name] for edge in survey.edges})
-    known = MANIFEST_NAME in state.products and MANIFEST_NAME not in survey.broken
-    if state.manifest_key == digest and known:
+    if _is_described(survey, state):
         return
+    digest = _digest(survey, state)
     verify_archs(plan)
     save_manifest(plan, survey.edges, digest)
     made = _stamps(plan.folder, [MANIFEST_NAME])
@@ -135,7 +155,13 @@ def _system_prefixes(plan: BuildPlan) -> tuple[str, ...]:
     return ("/usr/", *(f"{text}/" for text in sorted(texts)))
 
 
-def _edge_results(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]) -> Iterator[EdgeResult]:
+def edge_results(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]) -> tuple[EdgeResult, ...]:
+    """What happened to each edge, and to the link if it failed."""
+    link = (_failed_link(survey.plan, run),) if LINK_NAME in run.failures else ()
+    return (*_compile_results(survey, run, history), *link)
+
+
+def _compile_results(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]) -> Iterator[EdgeResult]:
     plan = survey.plan
     times = read_times(plan.folder / ".ninja_log") if run.finished else {}
     for edge in survey.edges:

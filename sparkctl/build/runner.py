@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from sparkctl.build.ninja_text import LINK_NAME, NinjaFile, ninja_text
 from sparkctl.build.outputs import save_compile_commands
 from sparkctl.build.paths import make_links, path_text
 from sparkctl.build.progress import Progress, SilentProgress
-from sparkctl.build.record import NINJA_NAME, record_edges, record_run
+from sparkctl.build.record import NINJA_NAME, edge_results, is_settled, record_edges, record_run, summarise
 from sparkctl.build.state import save_state, write_text
 from sparkctl.build.survey import Survey, survey_folder
 from sparkctl.errors import WorkFailed
@@ -38,7 +40,12 @@ def run_build(plans: Sequence[BuildPlan], *, jobs: int | None = None, progress: 
     limits = read_limits()
     last = Jobs(jobs or 1, "-j", frozenset(), 1)
     for plan in plans:
-        with _writing_errors(plan), hold_lock(plan.build_root, say=watcher.say) as lock_fd:
+        with _writing_errors(plan), ExitStack() as stack:
+            try:
+                lock_fd = stack.enter_context(hold_lock(plan.build_root, say=watcher.say))
+            except OSError as error:
+                results.append(_read_only(plan, error))
+                continue
             result, last = _build_one(plan, limits, jobs, watcher, notes, lock_fd)
             results.append(result)
     return BuildResult(tuple(results), last.count, last.reason, tuple(notes))
@@ -71,6 +78,17 @@ def _build_one(
         progress.stop()
         shutil.rmtree(plan.folder / "tmp", ignore_errors=True)
     return record_run(survey, run, history, began), jobs
+
+
+def _read_only(plan: BuildPlan, error: OSError) -> PlanResult:
+    """A folder in which nothing can be written is good enough if nothing has to be; else the error stands."""
+    began = time.monotonic()
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        raise error
+    survey = survey_folder(plan)
+    if not is_settled(survey):
+        raise error
+    return summarise(survey, NinjaRun(), edge_results(survey, NinjaRun(), {}), began)
 
 
 def _write_files(survey: Survey, jobs: Jobs, history: Mapping[str, Measurement]) -> None:
@@ -156,8 +174,18 @@ def _writing_errors(plan: BuildPlan) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or plan.folder
+        where = Path(error.filename or plan.folder)
+        if error.errno in (errno.EEXIST, errno.ENOTDIR):
+            in_the_way = next((path for path in (*reversed(where.parents), where) if _is_no_folder(path)), where)
+            raise WorkFailed(
+                f"cannot build in {plan.build_root}: {in_the_way} is not a folder",
+                hint=f"move it away: mv {shlex.quote(str(in_the_way))} {shlex.quote(f'{in_the_way}.old')}",
+            ) from error
         raise WorkFailed(
             f"cannot build in {plan.build_root}: {error.strerror or error} ({where})",
             hint="make the folder writable, or free some space",
         ) from error
+
+
+def _is_no_folder(path: Path) -> bool:
+    return (path.is_symlink() and not path.exists()) or path.is_file()

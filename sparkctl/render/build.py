@@ -14,6 +14,8 @@ from sparkctl.render.console import plain_table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sparkctl.toolchain import CompilerChoice
+
 STATUS_STYLES: dict[Status, str] = {
     "built": "green",
     "cached": "cyan",
@@ -41,14 +43,15 @@ def build_json(result: BuildResult) -> dict[str, Any]:
         "jobs": result.jobs,
         "jobs_reason": result.jobs_reason,
         "notes": list(result.notes),
-        "libraries": [_plan_json(plan) for plan in result.plans],
+        "libraries": [_plan_json(plan, result.jobs) for plan in result.plans],
     }
 
 
 def preview_text(previews: Sequence[Preview], *, explain: bool) -> Iterator[str]:
     """Shell lines that can be pasted; what is not a command is a comment."""
     for preview in previews:
-        yield f"# {preview.label}: {len(preview.steps)} to run, {preview.up_to_date} up to date"
+        link = " and 1 library to link" if preview.links_library else ""
+        yield f"# {preview.label}: {preview.compiles} to compile{link}, {preview.up_to_date} up to date"
         if not preview.steps:
             continue
         yield f"cd {shlex.quote(str(preview.cwd))}"
@@ -84,7 +87,7 @@ def _show_plan(console: Console, plan: PlanResult, result: BuildResult, *, expla
     shown = [edge for edge in plan.edges if every or edge.status != "up to date"]
     if shown:
         console.print(_table(shown, explain=explain))
-    for line in _totals(plan, result):
+    for line in _totals(plan, result, full=every):
         console.print(line, soft_wrap=True)
 
 
@@ -106,15 +109,17 @@ def _table(edges: Sequence[EdgeResult], *, explain: bool) -> Any:
     return table
 
 
-def _totals(plan: PlanResult, result: BuildResult) -> Iterator[str]:
+def _totals(plan: PlanResult, result: BuildResult, *, full: bool) -> Iterator[str]:
     counts = Counter(edge.status for edge in plan.edges)
     parts = [f"{counts[status]} {status}" for status in STATUS_STYLES if counts[status]]
     yield f"{plan.label}: {', '.join(parts)} in {plan.wall_s:.2f} s"
+    ran = any(edge.status in ("built", "cached", "failed") for edge in plan.edges)
+    if ran or full or plan.compiler.passed_over:
+        yield f"  compiler  {_compiler_text(plan.compiler, full=full)}"
     if any(edge.time_s is not None for edge in plan.edges):
         yield f"  jobs      {result.jobs} ({result.jobs_reason})"
     if counts["cached"]:
-        saved = sum(edge.saved_s or 0 for edge in plan.edges)
-        yield f"  cache     {counts['cached']} hit{'s' * (counts['cached'] > 1)}, {saved:.1f} s of compiling saved"
+        yield f"  cache     {_cache_text(plan, result.jobs)}"
     if peaks := [edge.peak_bytes for edge in plan.edges if edge.peak_bytes]:
         yield f"  memory    {max(peaks) / _MIB:.0f} MiB at the peak of the heaviest"
     compiled = [(edge.time_s, edge.name) for edge in plan.edges if edge.status == "built" and edge.time_s is not None]
@@ -130,10 +135,53 @@ def _totals(plan: PlanResult, result: BuildResult) -> Iterator[str]:
         yield f"  library   {plan.library}"
 
 
-def _plan_json(plan: PlanResult) -> dict[str, Any]:
+def _compiler_text(compiler: CompilerChoice, *, full: bool) -> str:
+    why = compiler.source
+    if full and compiler.reason:
+        why += f": {compiler.reason}"
+    elif compiler.passed_over:
+        why += f"; passed over {', '.join(compiler.passed_over)}"
+    return f"{compiler.name} at {compiler.path} ({why})"
+
+
+def _cache_text(plan: PlanResult, jobs: int) -> str:
+    hits = [edge for edge in plan.edges if edge.status == "cached"]
+    unknown = sum(edge.saved_s is None for edge in hits)
+    text = f"{len(hits)} hit{'s' * (len(hits) > 1)}"
+    if unknown == len(hits):
+        return f"{text}; what they would have taken was never measured"
+    text += f", {sum(edge.saved_s or 0 for edge in hits):.1f} s of compiling saved"
+    ratio = times_as_fast(plan, jobs)
+    text += f": about {ratio:.{0 if ratio >= 10 else 1}f} times as fast as without the cache"
+    return f"{text} ({unknown} never measured)" if unknown else text
+
+
+def times_as_fast(plan: PlanResult, jobs: int) -> float:
+    """An estimate: this build's time and what the hits would have added to it, over this build's time.
+
+    It takes the compiles that were saved as spread evenly over the jobs, but over no more than there were edges to run.
+    """
+    ran = sum(edge.status in ("built", "cached", "failed") for edge in plan.edges)
+    saved = sum(edge.saved_s or 0 for edge in plan.edges) / max(1, min(jobs, ran))
+    return (saved + plan.wall_s) / plan.wall_s if plan.wall_s > 0 else 1.0
+
+
+def _plan_json(plan: PlanResult, jobs: int) -> dict[str, Any]:
     return {
         "label": plan.label,
         "folder": str(plan.folder),
+        "compiler": {
+            "name": plan.compiler.name,
+            "path": str(plan.compiler.path),
+            "source": plan.compiler.source,
+            "reason": plan.compiler.reason,
+            "passed_over": list(plan.compiler.passed_over),
+        },
+        "cache": {
+            "hits": sum(edge.status == "cached" for edge in plan.edges),
+            "saved_s": round(sum(edge.saved_s or 0 for edge in plan.edges), 4),
+            "times_as_fast": round(times_as_fast(plan, jobs), 2),
+        },
         "library": str(plan.library),
         "linked": plan.linked,
         "wall_s": round(plan.wall_s, 4),

@@ -80,7 +80,7 @@ EMULATOR = ("--backend", "emulator", "-j2")
 
 def steady(text: str, project: Path) -> str:
     """Numbers that differ from run to run as `#`, the project's folder as PROJECT."""
-    text = text.replace(str(project), "PROJECT")
+    text = re.sub(r"(  compiler ) g\+\+ .* at /.*/g\+\+ \(PATH\)", r"\1 G++", text.replace(str(project), "PROJECT"))
     return re.sub(r" *\d+\.\d+( s)?", r" #\1", text)
 
 
@@ -96,6 +96,7 @@ def test_a_first_build_lists_every_edge_and_its_totals(run, project: Path) -> No
         "alpha.n2                         built #",
         "beta_with_a_rather_long_name.n1  built #",
         "emulator-sm_90-release: 3 built in # s",
+        "  compiler  G++",
         "  jobs      2 (-j)",
         "  library   PROJECT/build/emulator-sm_90-release/libsparkctl.so",
     ]
@@ -127,14 +128,31 @@ def test_hits_are_counted_with_what_they_saved(run, project: Path) -> None:
     shutil.rmtree(project / "build")
     done = run(*EMULATOR)
     assert "emulator-sm_90-release: 3 cached in # s\n" in steady(done.stdout, project)
-    assert "  cache     3 hits, # s of compiling saved\n" in steady(done.stdout, project)
+    ratio = "about # times as fast as without the cache"
+    assert f"  cache     3 hits, # s of compiling saved: {ratio}\n" in steady(done.stdout, project)
+
+
+def test_with_v_the_compilers_line_says_why_it_was_chosen(run, project: Path) -> None:
+    run(*EMULATOR)
+    assert re.search(r"^  compiler  g\+\+ .* at /.*/g\+\+ \(PATH: CXX not set\)$", run(*EMULATOR, "-v").stdout, re.M)
+
+
+def test_json_has_the_compiler_and_what_the_cache_saved(run, project: Path) -> None:
+    run(*EMULATOR)
+    shutil.rmtree(project / "build")
+    (library,) = json.loads(run(*EMULATOR, "--json").stdout)["libraries"]
+    assert library["compiler"]["source"] == "PATH"
+    assert library["compiler"]["path"].endswith("/g++")
+    assert library["cache"]["hits"] == 3
+    assert library["cache"]["saved_s"] > 0
+    assert library["cache"]["times_as_fast"] > 1
 
 
 def test_the_dry_run_prints_commands_that_a_shell_can_run(run, project: Path) -> None:
     done = run(*EMULATOR, "--dry-run", "--explain", "alpha", "--where", "size=1")
     assert not (project / "build").exists()
     lines = done.stdout.splitlines()
-    assert lines[0] == "# emulator-sm_90-release: 2 to run, 0 up to date"
+    assert lines[0] == "# emulator-sm_90-release: 1 to compile and 1 library to link, 0 up to date"
     assert lines[1] == f"cd {project}"
     assert "# alpha.n1: not built in this folder yet" in lines
     shell = subprocess.run(["/bin/sh", "-eu"], input=done.stdout, text=True, capture_output=True, check=False)
@@ -144,7 +162,7 @@ def test_the_dry_run_prints_commands_that_a_shell_can_run(run, project: Path) ->
 
 def test_a_dry_run_with_nothing_to_do_is_one_line(run) -> None:
     run(*EMULATOR)
-    assert run(*EMULATOR, "--dry-run").stdout == "# emulator-sm_90-release: 0 to run, 3 up to date\n"
+    assert run(*EMULATOR, "--dry-run").stdout == "# emulator-sm_90-release: 0 to compile, 3 up to date\n"
 
 
 def test_json_is_one_object(run, project: Path) -> None:
@@ -176,7 +194,13 @@ def test_a_failure_shows_the_compilers_output_and_exits_1(run, project: Path) ->
     assert steady(done.stdout, project).splitlines()[-1] != "library"
     assert "error: alpha.n1 failed (emulator-sm_90-release), exit code 1\n" in done.stderr
     assert "csrc/alpha.cu:1:1: error: ‘oops’ does not name a type" in done.stderr
-    assert f"hint: the rest is built; objects and logs are in {project}/build/emulator-sm_90-release\n" in done.stderr
+    assert done.stderr.count("error: ‘oops’") == 1
+    assert "the same in 1 more variant: alpha.n2\n" in done.stderr
+    log = project / "build/emulator-sm_90-release/failures.log"
+    assert f"hint: the rest is built; every failure in full: {log}\n" in done.stderr
+    assert log.read_text().count("error: ‘oops’") == 2
+    data = json.loads(run(*EMULATOR, "--json").stdout)
+    assert sum("error: ‘oops’" in (edge["output"] or "") for edge in data["libraries"][0]["edges"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -189,7 +213,7 @@ def test_a_failure_shows_the_compilers_output_and_exits_1(run, project: Path) ->
         (("--profile", "relase"), "error: unknown profile 'relase'"),
         (("beta*", "--arch", "sm_80"), "error: nothing selected runs on sm_80"),
         (("-j", "0"), "error: "),
-        (("--backend", "cpu"), "error: "),
+        (("--backend", "cpu"), "error: invalid value for '--backend': 'cpu' is not one of 'cuda', 'emulator'\n"),
     ],
 )
 def test_wrong_usage_exits_2_before_anything_is_made(run, project: Path, args: tuple[str, ...], message: str) -> None:

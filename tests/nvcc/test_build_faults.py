@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -16,7 +17,7 @@ from typing import IO
 import pytest
 
 from sparkctl.build import PlanResult
-from sparkctl.errors import SparkctlError
+from sparkctl.errors import SparkctlError, WorkFailed
 
 pytestmark = pytest.mark.nvcc
 
@@ -212,13 +213,54 @@ def test_a_full_disk_is_one_clear_error(slow) -> None:
     assert not list(slow.folder("emulator").glob("obj/alpha*.o"))
 
 
-def test_a_build_folder_that_cannot_be_written_is_one_clear_error(tiny) -> None:
-    (tiny.root / "build").write_text("a file where the folder should be")
+@pytest.mark.parametrize("kind", ["file", "dangling link"])
+@pytest.mark.parametrize("name", ["build", "build/emulator-sm_90-release"])
+def test_a_file_in_place_of_a_build_folder_is_to_be_moved_away(tiny, kind: str, name: str) -> None:
+    place = tiny.root / name
+    place.parent.mkdir(exist_ok=True)
+    if kind == "file":
+        place.write_text("a file where the folder should be")
+    else:
+        place.symlink_to("nowhere")
     done = tiny.sparkctl("build", "--backend", "emulator")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"error: cannot build in {tiny.root / 'build'}: ")
-    assert "hint: make the folder writable" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr == (
+        f"error: cannot build in {tiny.root / 'build'}: {place} is not a folder\n"
+        f"hint: move it away: mv {place} {place}.old\n"
+    )
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A call that makes build folders as a user meets them who may only read; root can write anywhere."""
+
+    def refuse(self: object, **_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "build/.lock")
+
+    return lambda: monkeypatch.setattr("sparkctl.build.locks.FileLock.acquire", refuse)
+
+
+def test_a_read_only_folder_that_is_up_to_date_is_good_enough(built, read_only) -> None:
+    read_only()
+    result = built.build()
+    assert set(statuses(result).values()) == {"up to date"}
+    assert result.library.exists()
+
+
+@pytest.mark.parametrize("missing", ["obj/alpha.n1.o", "libsparkctl.so", "manifest.json", "state.json"])
+def test_a_read_only_folder_in_which_something_is_missing_is_an_error(built, read_only, missing: str) -> None:
+    (built.folder() / missing).unlink()
+    read_only()
+    with pytest.raises(WorkFailed, match=r"cannot build in .*Permission denied") as caught:
+        built.build()
+    assert caught.value.hint == "make the folder writable, or free some space"
+
+
+def test_a_read_only_folder_with_an_older_source_is_an_error(built, read_only) -> None:
+    built.write("csrc/common/scale.h", "#define SCALE 12.5f\n")
+    read_only()
+    with pytest.raises(WorkFailed, match="Permission denied"):
+        built.build()
 
 
 @pytest.mark.parametrize("backend", ["cuda", "emulator"])
