@@ -15,6 +15,8 @@ _SPELLING = re.compile(
 )
 _KNOWN_NAMES = tuple(arch.name for arch in KNOWN_ARCHS)
 _KNOWN_CAPABILITIES = frozenset((arch.major, arch.minor) for arch in KNOWN_ARCHS)
+_LISTS = ("native", "all")
+_ONE = "sm_90, sm_90a or 9.0"
 _RENAMED = {"sm_101": "sm_110"}  # CUDA 13 renamed it
 
 
@@ -24,9 +26,16 @@ def parse_arch(text: str) -> Arch:
     Suffixes are taken as written; whether a compiler knows them is the toolchain's question.
     UsageError names what is not understood or not known.
     """
+    if text.strip().lower() in _LISTS or "," in text:
+        raise UsageError(f"arch {text!r}: one arch is expected here, by its name", hint=f"write it as {_ONE}")
+    return _parse_item(text, lists=False)
+
+
+def _parse_item(text: str, *, lists: bool) -> Arch:
+    """One arch, alone or out of a list: a hint offers words of lists only where a list may stand."""
     match = _SPELLING.fullmatch(text.strip())
     if match is None:
-        raise _not_understood(text)
+        raise _not_understood(text, lists)
     number = match["dotted"].replace(".", "") if match["dotted"] else match["digits"]
     arch = Arch(int(number[:-1]), int(number[-1]), match["suffix"].lower(), match["ptx"] is not None)
     if (arch.major, arch.minor) not in _KNOWN_CAPABILITIES:
@@ -49,7 +58,7 @@ def parse_archs(text: str, *, native: Callable[[], tuple[Arch, ...]]) -> tuple[A
         elif not word:
             raise UsageError(f"empty arch in {text!r}", hint="write archs as sm_89,sm_90a")
         else:
-            archs.append(parse_arch(item))
+            archs.append(_parse_item(item, lists=True))
     return tuple(dict.fromkeys(archs))
 
 
@@ -60,12 +69,15 @@ def _native_archs(native: Callable[[], tuple[Arch, ...]]) -> tuple[Arch, ...]:
     return archs
 
 
-def _not_understood(text: str) -> UsageError:
+def _not_understood(text: str, lists: bool) -> UsageError:
     if re.search(r"[;:\s]", text.strip()) or len(re.findall(r"sm_|compute_|\.", text, re.IGNORECASE)) > 1:
-        return UsageError(f"{text!r} is not one arch", hint="separate archs by commas: sm_89,sm_90a")
-    close = difflib.get_close_matches(text.strip().lower(), [*_KNOWN_NAMES, "native", "all"], n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "write it as sm_90, sm_90a, 9.0, native or all"
-    return UsageError(f"arch {text!r} is not understood", hint=hint)
+        hint = "separate archs by commas: sm_89,sm_90a" if lists else f"write it as {_ONE}"
+        return UsageError(f"{text!r} is not one arch", hint=hint)
+    close = difflib.get_close_matches(text.strip().lower(), [*_KNOWN_NAMES, *(_LISTS if lists else ())], n=1)
+    spellings = "sm_90, sm_90a, 9.0, native or all" if lists else _ONE
+    return UsageError(
+        f"arch {text!r} is not understood", hint=f"did you mean {close[0]!r}?" if close else f"write it as {spellings}"
+    )
 
 
 def _not_known(text: str, arch: Arch) -> UsageError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,9 @@ from sparkctl.cli.options import (
     split_commas,
 )
 from sparkctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HELP = """Run the kernels' cases against the fp64 reference, on a GPU or on the CPU emulator.
 
@@ -40,6 +44,10 @@ Examples:
 Exit codes: 0 all passed, 1 a case or a build failed, 2 nothing selected,
 3 no device for --backend cuda.
 """
+
+
+GROUP_HINT = "write it as --group 4 or --group 4,8"
+SEED_LIMIT = 2**63  # the emulator takes it as a 64-bit integer
 
 
 class BackendChoice(StrEnum):
@@ -98,12 +106,11 @@ def test(
         int, typer.Option("--repeat", metavar="N", min=1, help="Run each case N times; the bits must stay the same.")
     ] = 1,
     junit: Annotated[
-        str | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report, one item a variant.")
+        str | None,
+        typer.Option("--junit", metavar="FILE", help="Write a JUnit report, one item a variant; its folder is made."),
     ] = None,
     json: Json = False,
 ) -> None:
-    from pathlib import Path
-
     from sparkctl.arch import parse_arch
     from sparkctl.registry import parse_sets
     from sparkctl.render.build_progress import ConsoleProgress
@@ -119,20 +126,22 @@ def test(
         where=parse_where(where, head_dim, dtype),
         groups=parse_groups(group),
         backend=backend.value,
-        arch=parse_arch(arch) if arch else None,
+        arch=parse_arch(arch) if arch is not None else None,
         profile=profile,
         sets=parse_sets(registry, sets or ()),
         expression=expression,
         full=full,
         last_failed=last_failed,
-        seed=seed,
+        seed=parse_seed(seed),
         repeat=repeat,
         schedule=schedule.value if schedule else None,
         async_mode=async_mode.value if async_mode else None,
-        junit=Path(junit) if junit else None,
+        junit=parse_report(junit) if junit is not None else None,
         project=cli.project,
     )
     plan = plan_suite(registry, options)
+    if options.junit:
+        make_folder_of(options.junit)
     console = stderr_console(cli)
     report = run_suite(
         registry,
@@ -152,7 +161,35 @@ def test(
 def parse_groups(values: list[str] | None) -> tuple[int, ...]:
     """`--group 4,8` as numbers."""
     words = split_commas(values)
+    if values and not words:
+        raise UsageError("--group is empty", hint=GROUP_HINT)
     for word in words:
-        if not word.isdigit() or int(word) < 1:
-            raise UsageError(f"--group {word}: not a number of heads", hint="write it as --group 4 or --group 4,8")
-    return tuple(int(word) for word in words)
+        if not word.isdecimal() or len(word) > 9 or int(word) < 1:
+            raise UsageError(f"--group {word}: not a number of heads", hint=GROUP_HINT)
+    return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def parse_seed(seed: int) -> int:
+    if not 0 <= seed < SEED_LIMIT:
+        raise UsageError(f"--seed {seed}: out of range", hint=f"0 to {SEED_LIMIT - 1}")
+    return seed
+
+
+def parse_report(text: str) -> Path:
+    from pathlib import Path
+
+    if not text.strip():
+        raise UsageError("--junit names no file", hint="write it as --junit report.xml")
+    if Path(text).is_dir():
+        raise UsageError(f"--junit {text}: a folder", hint="name the file in it")
+    return Path(text)
+
+
+def make_folder_of(report: Path) -> None:
+    """Before the cases run: a report that cannot be written must not cost a run."""
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--junit {report}: no folder {report.parent}: {error.strerror}") from error
+    if not os.access(report.parent, os.W_OK):
+        raise UsageError(f"--junit {report}: {report.parent} cannot be written")

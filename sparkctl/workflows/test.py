@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -112,6 +112,7 @@ def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, 
 
     larger: Grid = "device" if backend == "cuda" else "full"
     grid: Grid = larger if options.full else "quick"
+    check_groups(options.groups, (case for variant in tested for case in cases_for(variant.kernel, grid)))
     selections = select(grid)
     if not selections:
         in_larger = 0 if options.full else sum(len(selection.cases) for selection in select(larger))
@@ -193,6 +194,17 @@ def narrowings(
             raise UsageError(f"no case failed in the last run on the {backend} backend", hint="leave out --last-failed")
         result.append(lambda variant, case: (variant.name, case.id) in failed)
     return result
+
+
+def check_groups(groups: Sequence[int], cases: Iterable[Case]) -> None:
+    """UsageError for a group that no decode case has: the other kernels' cases would pass in its place."""
+    found = {case.group for case in cases if isinstance(case, DecodeCase)} if groups else set()
+    for group in groups:
+        if not found:
+            raise UsageError(f"--group {group}: no decode kernel is selected", hint="leave out --group")
+        if group not in found:
+            known = ", ".join(map(str, sorted(found)))
+            raise UsageError(f"no case is selected by --group {group}", hint=f"the decode cases have {known}")
 
 
 def selected_by(options: SuiteOptions) -> str:

@@ -44,6 +44,7 @@ class Screen:
 
 
 Run = Callable[..., Screen]
+QUICK_GROUPS = "1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 32, 64"
 
 
 @pytest.fixture
@@ -289,8 +290,14 @@ def test_full_runs_more_cases(run: Run, ran: list[tuple[str, str]]) -> None:
 
 
 def test_a_junit_report_is_written(run: Run, tmp_path: Path) -> None:
-    assert run("stream_read", "--junit", str(tmp_path / "report.xml")).code == 0
-    assert 'name="stream_read.u8"' in (tmp_path / "report.xml").read_text(encoding="utf-8")
+    report = tmp_path / "new" / "$HOME" / "report.xml"
+    assert run("stream_read", "--junit", str(report)).code == 0
+    assert 'name="stream_read.u8"' in report.read_text(encoding="utf-8")
+
+
+def test_the_largest_seed_reaches_the_emulator(run: Run, library: StandInLibrary) -> None:
+    assert run("stream_read", "--seed", str(2**63 - 1)).code == 0
+    assert library.settings["seed"] == 2**63 - 1
 
 
 @pytest.mark.parametrize(
@@ -300,6 +307,23 @@ def test_a_junit_report_is_written(run: Run, tmp_path: Path) -> None:
         (["attn_*", "--full", "-k", "nope"], 2, "error: no case is selected by -k 'nope'\nhint: the ids to choose from: sparkctl list 'attn_*' --cases\n"),
         (["stream_read.u2", "-k", "bytes1008-blocks5"], 2, "error: no case is selected by -k 'bytes1008-blocks5'\nhint: --full selects 1 case\n"),
         (["--group", "x"], 2, "error: --group x: not a number of heads\nhint: write it as --group 4 or --group 4,8\n"),
+        (["--group", ""], 2, "error: --group is empty\nhint: write it as --group 4 or --group 4,8\n"),
+        (["--group", ","], 2, "error: --group is empty\nhint: write it as --group 4 or --group 4,8\n"),
+        (["--group", "²"], 2, "error: --group ²: not a number of heads\nhint: write it as --group 4 or --group 4,8\n"),
+        (["--group", "9" * 5000], 2, f"error: --group {'9' * 5000}: not a number of heads\nhint: write it as --group 4 or --group 4,8\n"),
+        (["--group", "4,65"], 2, f"error: no case is selected by --group 65\nhint: the decode cases have {QUICK_GROUPS}\n"),
+        (["attn_decode_split_kv", "--group", "65"], 2, f"error: no case is selected by --group 65\nhint: the decode cases have {QUICK_GROUPS}\n"),
+        (["attn_combine", "--group", "4"], 2, "error: --group 4: no decode kernel is selected\nhint: leave out --group\n"),
+        (["--seed", "99999999999999999999999"], 2, "error: --seed 99999999999999999999999: out of range\nhint: 0 to 9223372036854775807\n"),
+        (["--seed", "9223372036854775808"], 2, "error: --seed 9223372036854775808: out of range\nhint: 0 to 9223372036854775807\n"),
+        (["--seed", "-1"], 2, "error: --seed -1: out of range\nhint: 0 to 9223372036854775807\n"),
+        (["--junit", ""], 2, "error: --junit names no file\nhint: write it as --junit report.xml\n"),
+        (["--junit", "/"], 2, "error: --junit /: a folder\nhint: name the file in it\n"),
+        (["--junit", "/dev/null/x/report.xml"], 2, "error: --junit /dev/null/x/report.xml: no folder /dev/null/x: Not a directory\n"),
+        (["--arch", ""], 2, "error: arch '' is not understood\nhint: write it as sm_90, sm_90a or 9.0\n"),
+        (["--arch", "native"], 2, "error: arch 'native': one arch is expected here, by its name\nhint: write it as sm_90, sm_90a or 9.0\n"),
+        (["--arch", "all"], 2, "error: arch 'all': one arch is expected here, by its name\nhint: write it as sm_90, sm_90a or 9.0\n"),
+        (["--arch", "sm_80,sm_90"], 2, "error: arch 'sm_80,sm_90': one arch is expected here, by its name\nhint: write it as sm_90, sm_90a or 9.0\n"),
         (["-k", "(b1"], 2, "error: -k '(b1': a ')' is missing\nhint: write words with and, or, not and parentheses: 'causal and not large'\n"),
         (["attn_combin"], 2, "error: unknown kernel 'attn_combin'\nhint: did you mean 'attn_combine'?\n"),
         (["--backend", "cuda"], 3, "error: no CUDA device\nhint: sparkctl test --backend emulator runs the same cases on the CPU\n"),

@@ -38,16 +38,19 @@ def test_every_spelling_of_an_arch_is_read(text: str, expected: Arch) -> None:
     ("text", "message", "hint"),
     [
         ("sm_9o", "arch 'sm_9o' is not understood", "did you mean 'sm_90'?"),
-        ("", "arch '' is not understood", "write it as sm_90, sm_90a, 9.0, native or all"),
+        ("", "arch '' is not understood", "write it as sm_90, sm_90a or 9.0"),
         ("8", "arch '8' is not understood", "write it as"),
         ("sm_90b", "arch 'sm_90b' is not understood", "did you mean 'sm_90'?"),
-        ("nativ", "arch 'nativ' is not understood", "did you mean 'native'?"),
+        ("nativ", "arch 'nativ' is not understood", "write it as sm_90, sm_90a or 9.0"),
+        ("native", "arch 'native': one arch is expected here, by its name", "write it as sm_90"),
+        ("All", "arch 'All': one arch is expected here, by its name", "write it as sm_90"),
+        ("sm_80,sm_90", "arch 'sm_80,sm_90': one arch is expected here, by its name", "write it as sm_90"),
         ("sm_75", "arch 'sm_75' is older than sm_80, the oldest supported", "known archs: sm_80, sm_86"),
         ("sm_101", "arch 'sm_101' is not known", "CUDA 13 renamed sm_101: did you mean 'sm_110'?"),
         ("sm_130", "arch 'sm_130' is not known", "known archs: sm_80"),
-        ("8.09.0", "'8.09.0' is not one arch", "separate archs by commas"),  # a missing comma
-        ("sm_80sm_90", "'sm_80sm_90' is not one arch", "separate archs by commas"),
-        ("8.0;9.0", "'8.0;9.0' is not one arch", "separate archs by commas"),
+        ("8.09.0", "'8.09.0' is not one arch", "write it as sm_90, sm_90a or 9.0"),  # a missing comma
+        ("sm_80sm_90", "'sm_80sm_90' is not one arch", "write it as sm_90, sm_90a or 9.0"),
+        ("8.0;9.0", "'8.0;9.0' is not one arch", "write it as sm_90, sm_90a or 9.0"),
         ("8090", "arch '8090' is not understood", "write it as"),
     ],
 )
@@ -57,6 +60,20 @@ def test_what_is_not_known_is_refused_by_name(text: str, message: str, hint: str
     assert error.value.message == message
     assert error.value.hint is not None
     assert hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("nativ", "did you mean 'native'?"),
+        ("sm_90,ampere", "write it as sm_90, sm_90a, 9.0, native or all"),
+        ("8.09.0", "separate archs by commas: sm_89,sm_90a"),
+    ],
+)
+def test_where_a_list_may_stand_the_hint_knows_lists(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_archs(text, native=no_devices)
+    assert error.value.hint == hint
 
 
 def test_a_list_keeps_its_order_and_drops_duplicates() -> None:
