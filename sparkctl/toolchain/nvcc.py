@@ -41,6 +41,8 @@ class Nvcc:
 
 def find_nvcc(nvcc: str | None, environ: Mapping[str, str], memory: ProbeMemory) -> Nvcc | None:
     """The first nvcc in the documented order, or None. A named one that does not work is an error."""
+    if nvcc is not None and not nvcc.strip():
+        raise UsageError("--nvcc names nothing", hint="name an nvcc, or leave the option out")
     absent: list[str] = []
     passed_over: list[str] = []
     for source, path, named in _candidates(nvcc, environ):
@@ -99,7 +101,7 @@ def _probe(path: Path, source: str, memory: ProbeMemory) -> Nvcc:
     key = f"nvcc|{path}|{file_identity(path)}"
     facts = memory.recall(key)
     if facts is None or not _still_true(facts):
-        facts = _ask(path)
+        facts = _ask(path, source)
         memory.remember(key, facts)
     root = Path(facts["root"])
     return Nvcc(
@@ -124,17 +126,17 @@ def _still_true(facts: dict[str, Any]) -> bool:
         return False
 
 
-def _ask(path: Path) -> dict[str, Any]:
+def _ask(path: Path, source: str) -> dict[str, Any]:
     try:
         release = run_tool([path, "--version"], timeout=PROBE_TIMEOUT_S).stdout
         stages = _dry_run(path)
         codes = run_tool([path, "--list-gpu-code"], timeout=PROBE_TIMEOUT_S).stdout.split()
     except SparkctlError as error:
-        raise MissingTool(f"{path} does not work: {error.message}", hint=WHEELS_HINT) from error
+        raise _wrong_program(source, path, f"does not work: {error.message}") from error
     version = re.search(r"release [0-9.]+, V([0-9.]+)", release)
     top = re.search(r"^#\$ TOP=(.*)$", stages, re.MULTILINE)
     if version is None or top is None:
-        raise MissingTool(f"{path} does not answer like nvcc", hint=WHEELS_HINT)
+        raise _wrong_program(source, path, "is not nvcc")
     root = Path(top[1].strip()).resolve()
     programs = [root / "bin" / name for name in ("nvcc", "ptxas", "cudafe++", "fatbinary")]
     programs.append(root / "nvvm" / "bin" / "cicc")
@@ -147,6 +149,16 @@ def _ask(path: Path) -> dict[str, Any]:
         "programs": {str(program): file_identity(program) for program in present},
         "identity": _identity(present, _commands(stages, root)),
     }
+
+
+def _wrong_program(source: str, path: Path, what: str) -> MissingTool:
+    """The next source is not taken instead, so what helps depends on the source."""
+    if source == "wheels":
+        return MissingTool(f"the wheels hold {path}, which {what}", hint=WHEELS_HINT)
+    another = (
+        "name another in SPARKCTL_NVCC" if source == "PATH" else f"correct {source}, or unset it to use the next one"
+    )
+    return MissingTool(f"{source} names {path}, which {what}", hint=another)
 
 
 def _identity(programs: list[Path], commands: list[str]) -> str:

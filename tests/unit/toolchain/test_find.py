@@ -114,9 +114,37 @@ def test_a_named_nvcc_that_is_not_there_is_an_error_and_no_other_is_taken(tmp_pa
     assert caught.value.exit_code == 3
 
 
-def test_a_program_that_is_no_nvcc_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MissingTool, match="does not answer like nvcc"):
-        find(tmp_path, {}, "/bin/true")
+@pytest.mark.parametrize(
+    ("program", "what"), [("/bin/true", "is not nvcc"), ("/bin/false", "does not work: /bin/false --version")]
+)
+@pytest.mark.parametrize("name", ["--nvcc", "SPARKCTL_NVCC"])
+def test_a_program_that_is_no_nvcc_is_refused_by_who_named_it(
+    tmp_path: Path, name: str, program: str, what: str
+) -> None:
+    with pytest.raises(MissingTool) as caught:
+        find(tmp_path, {"SPARKCTL_NVCC": program} if name == "SPARKCTL_NVCC" else {}, program if "-" in name else None)
+    assert caught.value.message.startswith(f"{name} names {program}, which {what}")
+    assert caught.value.hint == f"correct {name}, or unset it to use the next one"
+
+
+def test_an_nvcc_on_path_or_in_the_wheels_that_does_not_work_has_another_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc_module, "wheels_root", lambda: tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/nvcc").symlink_to("/bin/true")
+    with pytest.raises(MissingTool, match=f"PATH names {tmp_path}/bin/nvcc, which is not nvcc") as caught:
+        find(tmp_path, {"PATH": str(tmp_path / "bin")})
+    assert caught.value.hint == "name another in SPARKCTL_NVCC"
+    with pytest.raises(MissingTool, match=f"the wheels hold {tmp_path}/bin/nvcc, which is not nvcc") as caught:
+        find(tmp_path, {"PATH": "/nowhere"})
+    assert caught.value.hint == "pip install 'sparkctl[toolchain]'"
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_option_does_not_mean_the_default(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="--nvcc names nothing"):
+        find(tmp_path, {"SPARKCTL_NVCC": str(make_toolkit(tmp_path / "kit"))}, text)
 
 
 def test_probes_are_remembered_until_the_file_changes(tmp_path: Path) -> None:
