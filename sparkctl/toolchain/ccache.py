@@ -53,6 +53,8 @@ def prepare_cache(
         "CCACHE_COMPILERCHECK": f"string:{compilers}",
         "CCACHE_TEMPDIR": str(temp),
     }
+    if os.pathsep in str(root):
+        del settings["CCACHE_BASEDIR"]  # a list, for ccache; it is needed only for absolute paths into the project
     if private:
         settings["CCACHE_NAMESPACE"] = hashlib.blake2b(str(root).encode(), digest_size=8).hexdigest()
     settings = {name: environ.get(name, value) for name, value in settings.items()}

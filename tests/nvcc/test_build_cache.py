@@ -77,6 +77,14 @@ def test_headers_reached_by_an_absolute_path_into_the_project_are_shared_too(fre
         project.root.rename(f"{project.root} gone")
 
 
+def test_a_colon_in_the_projects_path_loses_no_hit(fresh_cache, tmp_path: Path) -> None:
+    fresh_cache.build("beta")
+    other = clone(fresh_cache, tmp_path / "a:colon")
+    said: list[str] = []
+    assert statuses(build_saying(other, said).plans[0]) == {"cached"}
+    assert said == []
+
+
 def test_line_info_is_not_shared_between_clones(built, tmp_path: Path) -> None:
     assert statuses(built.build("beta", profile="lineinfo")) <= {"built", "cached"}
     other = clone(built, tmp_path / "other")
