@@ -69,12 +69,15 @@ def compile_shell(edge: Edge, salt: str) -> str:
 
 def link_shell(link_argv: Sequence[str], library: str) -> str:
     """The shell line of the link: the library is replaced whole, so a process that has loaded it keeps the old one."""
-    draft = f"{library}.tmp"
-    words = [word.replace("{out}", draft).replace("{objects}", f"{library}.rsp") for word in link_argv]
-    out, target = shlex.quote(draft), shlex.quote(library)
-    return (
-        f"SPARKCTL_EDGE={LINK_NAME} {shlex.join(words)} && mv -f {out} {target} || {{ rc=$?; rm -f {out}; exit $rc; }}"
-    )
+    out, target = shlex.quote(_draft(library)), shlex.quote(library)
+    command = shlex.join(link_words(link_argv, library))
+    return f"SPARKCTL_EDGE={LINK_NAME} {command} && mv -f {out} {target} || {{ rc=$?; rm -f {out}; exit $rc; }}"
+
+
+def link_words(link_argv: Sequence[str], library: str) -> tuple[str, ...]:
+    """The link as it runs. ninja leaves the response file there when it fails."""
+    places = {"{out}": _draft(library), "@{objects}": f"@{library}.rsp"}
+    return tuple(places.get(word, word) for word in link_argv)
 
 
 def escape_path(path: str) -> str:
@@ -88,6 +91,10 @@ def escape_value(text: str) -> str:
     """The value of a variable; a leading space would be lost."""
     escaped = text.replace("$", "$$")
     return f"$ {escaped[1:]}" if escaped.startswith(" ") else escaped
+
+
+def _draft(library: str) -> str:
+    return f"{library}.tmp"
 
 
 def _compile_lines(edge: Edge, salt: str, heavy: bool) -> Iterable[str]:

@@ -14,7 +14,7 @@ from sparkctl.build.failures import save_failures
 from sparkctl.build.history import Measurement, add_to_history, history_key
 from sparkctl.build.model import BuildPlan, Edge, EdgeResult, PlanResult, Status
 from sparkctl.build.ninja_run import NinjaRun, read_dependencies, read_times
-from sparkctl.build.ninja_text import LINK_NAME
+from sparkctl.build.ninja_text import LINK_NAME, link_words
 from sparkctl.build.outputs import contents_digest, save_manifest, verify_archs
 from sparkctl.build.paths import LINKS_NAME, path_text, tvm_folder
 from sparkctl.build.stamps import Stamp, take_stamp
@@ -200,7 +200,7 @@ def _status(root: Path, edge: Edge, survey: Survey, run: NinjaRun) -> Status:
 
 def _failed_link(plan: BuildPlan, run: NinjaRun) -> EdgeResult:
     code, output = run.failures[LINK_NAME]
-    command = shlex.join(plan.link_argv)
+    command = shlex.join(link_words(plan.link_argv, plan.library))
     return EdgeResult(LINK_NAME, "failed", command=command, output=output, exit_code=code, is_variant=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,14 @@ def test_a_link_that_failed_leaves_no_foreign_library_in_place(built, tmp_path: 
     result = built.build()
     assert result.linked
     assert (built.folder() / "libsparkctl.so").read_bytes().startswith(b"\x7fELF")
+
+
+def test_the_command_of_a_failed_link_can_be_pasted(tiny) -> None:
+    alpha = (tiny.root / "csrc/alpha.cu").read_text()
+    tiny.write("csrc/alpha.cu", alpha + "int defined_twice = 1;\n")
+    (link,) = tiny.build(backend="emulator").failed
+    assert link.name == "link"
+    pasted = subprocess.run(["/bin/sh", "-c", link.command], cwd=tiny.root, capture_output=True, text=True, check=False)
+    assert pasted.returncode == link.exit_code
+    assert pasted.stderr.strip() == link.output.strip()
+    assert "multiple definition of `defined_twice'" in pasted.stderr

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.build.model import Edge
-from sparkctl.build.ninja_text import NinjaFile, compile_shell, escape_path, escape_value, link_shell, ninja_text
+from sparkctl.build.ninja_text import (
+    NinjaFile,
+    compile_shell,
+    escape_path,
+    escape_value,
+    link_shell,
+    link_words,
+    ninja_text,
+)
 from sparkctl.errors import UsageError
 
 EDGE = Edge("alpha.n1", None, "csrc/a.cu", "build/x/alpha.n1.o", "build/x/alpha.n1.ptxas", ("nvcc", "-c", "csrc/a.cu"))
@@ -103,6 +111,11 @@ def test_the_library_is_replaced_whole() -> None:
     line = link_shell(("g++", "-o", "{out}", "@{objects}"), "a b/lib.so")
     assert line.startswith("SPARKCTL_EDGE=link g++ -o 'a b/lib.so.tmp' '@a b/lib.so.rsp' && mv -f ")
     assert "mv -f 'a b/lib.so.tmp' 'a b/lib.so'" in line
+
+
+def test_only_whole_words_of_the_link_stand_for_something() -> None:
+    words = ("g++", "-o", "{out}", "@{objects}", "-L/a {out}")
+    assert link_words(words, "b/lib.so") == ("g++", "-o", "b/lib.so.tmp", "@b/lib.so.rsp", "-L/a {out}")
 
 
 def test_paths_are_escaped_and_a_pipe_is_refused() -> None:
