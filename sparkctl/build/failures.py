@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 from collections.abc import Iterable, Sequence
@@ -15,6 +17,7 @@ from sparkctl.errors import WorkFailed
 FAILURES_NAME = "failures.log"
 SHOWN = 3
 NAMED = 4
+DISK_FULL = os.strerror(errno.ENOSPC)
 _ERROR = re.compile(r"\b(fatal|error|undefined reference)\b", re.IGNORECASE)
 
 
@@ -36,8 +39,7 @@ def raise_failures(result: BuildResult) -> None:
     if hidden := [failure for group in list(groups.values())[SHOWN:] for failure in group]:
         count = len(groups) - SHOWN
         parts.append(f"and {_count(count, 'other error')} in {_names(hidden, broken[0].plan)}")
-    logs = dict.fromkeys(str(failure.plan.folder / FAILURES_NAME) for failure in broken)
-    raise WorkFailed("\n\n".join(parts), hint=f"the rest is built; every failure in full: {' '.join(logs)}")
+    raise WorkFailed("\n\n".join(parts), hint=_hint(result, broken))
 
 
 def save_failures(folder: Path, edges: Iterable[EdgeResult]) -> None:
@@ -47,6 +49,15 @@ def save_failures(folder: Path, edges: Iterable[EdgeResult]) -> None:
         write_text(folder / FAILURES_NAME, f"{text}\n")
     else:
         (folder / FAILURES_NAME).unlink(missing_ok=True)
+
+
+def _hint(result: BuildResult, broken: Sequence[_Failure]) -> str:
+    full = any(DISK_FULL in (failure.edge.output or "") for failure in broken)
+    advice = f"free some space for {broken[0].plan.folder.parent}; " if full else ""
+    whole = any(edge.status in ("built", "cached", "up to date") for plan in result.plans for edge in plan.edges)
+    logs = dict.fromkeys(str(failure.plan.folder / FAILURES_NAME) for failure in broken)
+    rest = "the rest is built" if whole else "nothing was built"
+    return f"{advice}{rest}; every failure in full: {' '.join(logs)}"
 
 
 def _describe_group(group: Sequence[_Failure]) -> str:

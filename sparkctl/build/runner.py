@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from sparkctl.build.failures import DISK_FULL
 from sparkctl.build.history import Measurement, history_key, load_history
 from sparkctl.build.jobs import Jobs, plan_jobs
 from sparkctl.build.limits import MachineLimits, read_limits
@@ -166,7 +167,9 @@ def _run(survey: Survey, jobs: Jobs, cache: CacheState, progress: Progress, lock
         on_edge=on_edge,
     )
     if run.returncode != 0 and not run.failures:
-        raise WorkFailed("ninja stopped: " + "\n".join(run.messages[-20:] or [f"exit code {run.returncode}"]))
+        said = "\n".join(run.messages[-20:] or [f"exit code {run.returncode}"])
+        hint = f"free some space for {plan.build_root}" if DISK_FULL in said else None
+        raise WorkFailed(f"ninja stopped: {said}", hint=hint)
 
 
 @contextmanager

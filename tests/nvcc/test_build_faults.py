@@ -17,6 +17,7 @@ from typing import IO
 import pytest
 
 from sparkctl.build import PlanResult
+from sparkctl.build.ninja_run import NinjaRun
 from sparkctl.errors import SparkctlError, WorkFailed
 
 pytestmark = pytest.mark.nvcc
@@ -210,7 +211,19 @@ def test_a_full_disk_is_one_clear_error(slow) -> None:
     done = slow.sparkctl(*EMULATOR)
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
+    assert f"hint: free some space for {slow.root / 'build'}; the rest is built; " in done.stderr
     assert not list(slow.folder("emulator").glob("obj/alpha*.o"))
+
+
+def test_a_disk_too_full_for_ninja_itself_is_to_be_freed(tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, run: NinjaRun, **__: object) -> None:
+        run.returncode = 1
+        run.messages.append("build stopped: Error writing to deps log: No space left on device.")
+
+    monkeypatch.setattr("sparkctl.build.runner.run_ninja", stop)
+    with pytest.raises(WorkFailed, match="ninja stopped: build stopped: Error writing to deps log") as caught:
+        tiny.build(backend="emulator")
+    assert caught.value.hint == f"free some space for {tiny.root / 'build'}"
 
 
 @pytest.mark.parametrize("kind", ["file", "dangling link"])

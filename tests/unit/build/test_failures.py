@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.build.failures import raise_failures, save_failures
-from sparkctl.build.model import BuildResult, EdgeResult, PlanResult
+from sparkctl.build.model import BuildResult, EdgeResult, PlanResult, Status
 from sparkctl.errors import WorkFailed
 from sparkctl.toolchain import CompilerChoice
 
@@ -83,9 +83,28 @@ def test_all_failures_are_kept_in_a_file_until_there_are_none(tmp_path: Path) ->
 
 def test_the_hint_says_where_all_of_them_are() -> None:
     with pytest.raises(WorkFailed) as caught:
-        raise_failures(BuildResult((plan(failed("a", "error: x")),), 1, "-j"))
+        raise_failures(BuildResult((plan(failed("a", "error: x"), EdgeResult("b", "built")),), 1, "-j"))
     assert caught.value.hint == "the rest is built; every failure in full: /p/build/cuda-sm_90-release/failures.log"
 
 
 def test_a_build_without_failures_raises_nothing() -> None:
     raise_failures(BuildResult((plan(EdgeResult("a", "built")),), 1, "-j"))
+
+
+def hint(*plans: PlanResult) -> str | None:
+    with pytest.raises(WorkFailed) as caught:
+        raise_failures(BuildResult(plans, 1, "-j"))
+    return caught.value.hint
+
+
+@pytest.mark.parametrize("status", ["built", "cached", "up to date"])
+def test_the_hint_speaks_of_a_rest_only_if_there_is_one(status: Status) -> None:
+    log = "every failure in full: /p/build/cuda-sm_90-release/failures.log"
+    assert hint(plan(failed("a", "x"), EdgeResult("b", status))) == f"the rest is built; {log}"
+    assert hint(plan(failed("a", "x")), plan(EdgeResult("b", status), label="other")) == f"the rest is built; {log}"
+    assert hint(plan(failed("a", "x"), failed("b", "y"), EdgeResult("c", "not run"))) == f"nothing was built; {log}"
+
+
+def test_a_full_disk_is_to_be_freed() -> None:
+    edge = failed("a", "cc1plus: fatal error: when writing output to a.ii: No space left on device")
+    assert (hint(plan(edge)) or "").startswith("free some space for /p/build; nothing was built; ")
