@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkctl.cli.options import CliContext, Json, OneArch, Profile, Sets, cli_context, complete_kernels, load_project
+from sparkctl.cli.options import (
+    CliContext,
+    Json,
+    OneArch,
+    Profile,
+    Sets,
+    cli_context,
+    complete_kernels,
+    load_project,
+    project_folder,
+)
 from sparkctl.errors import SparkctlError, UsageError, WorkFailed
 
 if TYPE_CHECKING:
@@ -140,14 +150,14 @@ def explain_flags(
 
 
 def check_flags(ctx: typer.Context, json: Json = False) -> None:
-    from sparkctl.registry import find_project, load_registry
+    from sparkctl.registry import load_registry
     from sparkctl.render.console import print_json, stdout_console
     from sparkctl.render.flags import findings_json, render_findings
     from sparkctl.testing.cases import kernels_with_cases
     from sparkctl.workflows.check import check_registry
 
     cli = cli_context(ctx)
-    folder = find_project(cli.project)
+    folder = project_folder(cli)
     try:
         registry = load_registry(folder, strict=False)
     except SparkctlError as error:

@@ -32,9 +32,22 @@ def cli_context(context: typer.Context) -> CliContext:
 
 def load_project(cli: CliContext) -> Registry:
     """The registry that --project or the current folder names."""
-    from sparkctl.registry import find_project, load_registry
+    from sparkctl.registry import load_registry
 
-    return load_registry(find_project(cli.project))
+    return load_registry(project_folder(cli))
+
+
+def project_folder(cli: CliContext) -> Path:
+    """The folder of the project; where nothing names one, a message on stderr says which it is."""
+    from sparkctl.registry import find_project
+
+    folder = find_project(cli.project)
+    if cli.project is None and cli.verbosity >= 0 and not Path.cwd().resolve().is_relative_to(folder):
+        from sparkctl.render.console import stderr_console
+
+        text = f"using the kernels that come with sparkctl: {folder}\nhint: --project DIR names another project"
+        stderr_console(cli).print(text, soft_wrap=True)
+    return folder
 
 
 def split_commas(values: Sequence[str] | None) -> list[str]:
@@ -80,8 +93,10 @@ def _complete_archs(incomplete: str) -> list[str]:
 
 def _registry_names(context: typer.Context, table: str) -> list[str]:
     """A completion must never print an error: a broken registry completes nothing."""
+    from sparkctl.registry import find_project, load_registry
+
     try:
-        return list(getattr(load_project(cli_context(context)), table))
+        return list(getattr(load_registry(find_project(cli_context(context).project)), table))
     except Exception:
         return []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 def find_project(start: Path | None = None) -> Path:
     """The folder that holds flags.yaml: `start` or one above it; without `start`, the same from the current folder,
-    else the copy that came with the package. UsageError when there is none.
+    else the copy that came with the package. UsageError when there is none, and for a flags.yaml that is no file.
     """
     origin = (start or Path.cwd()).expanduser().resolve()
     if start is not None and not origin.exists():
@@ -31,11 +32,20 @@ def find_project(start: Path | None = None) -> Path:
         origin = origin.parent
     packaged = [] if start is not None else [PACKAGE / "project", PACKAGE.parent]
     for folder in [origin, *origin.parents, *packaged]:
-        if (folder / REGISTRY_NAME).is_file():
+        file = folder / REGISTRY_NAME
+        if file.is_file():
             return folder
+        if os.path.lexists(file):
+            raise UsageError(f"{file}: {_not_a_file(file)}", hint="mend or remove it, or name a project: --project DIR")
     raise UsageError(
         f"no {REGISTRY_NAME} in {origin} or above", hint="run it inside a project, or name one with --project DIR"
     )
+
+
+def _not_a_file(path: Path) -> str:
+    if path.is_dir():
+        return "a folder, not a file"
+    return "not a file" if path.exists() else "a link to a file that is not there"
 
 
 def load_registry(path: Path, *, strict: bool = True) -> Registry:
@@ -45,6 +55,8 @@ def load_registry(path: Path, *, strict: bool = True) -> Registry:
     and kernel names outside the naming pattern pass: `flags check` reports them beside its other findings.
     """
     file = path / REGISTRY_NAME if path.is_dir() else path
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file}: {_not_a_file(file)}", hint="docs/registry.md has the grammar")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,7 +1,8 @@
-"""What there is: kernels, their variants and test cases, and which libraries under build/ hold them."""
+"""What there is: kernels, their variants and test cases, and which libraries in the build folder hold them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import get_args
 from sparkctl.arch import Arch, parse_arch
 from sparkctl.errors import SparkctlError
 from sparkctl.registry import Kernel, Registry, Variant, runs_on, select_variants
+from sparkctl.runtime.locate import build_root_of
 from sparkctl.runtime.manifest import MANIFEST_NAME, Manifest, read_manifest
 from sparkctl.testing.cases import cases_for, kernels_with_cases
 from sparkctl.testing.model import Grid
@@ -56,7 +58,7 @@ class Inventory:
 def take_inventory(registry: Registry, patterns: Sequence[str] = ()) -> Inventory:
     """Kernels that have a variant among the selected, in registry order. UsageError as select_variants."""
     selected = select_variants(registry, patterns)
-    manifests, unreadable = _read_manifests(registry.root / "build")
+    manifests, unreadable = _read_manifests(build_root_of(registry.root, os.environ), registry.root)
     entries = []
     for kernel in registry.kernels.values():
         variants = tuple(variant for variant in selected if variant.kernel.name == kernel.name)
@@ -73,14 +75,15 @@ def _case_ids(kernel: Kernel) -> dict[Grid, tuple[str, ...]]:
     return {grid: tuple(case.id for case in cases_for(kernel, grid)) for grid in GRIDS}
 
 
-def _read_manifests(build: Path) -> tuple[list[tuple[str, Arch, Manifest]], list[str]]:
-    """Folder, arch and manifest of each library; what cannot be read is a message."""
+def _read_manifests(build: Path, project: Path) -> tuple[list[tuple[str, Arch, Manifest]], list[str]]:
+    """Folder (as seen from the project if it is inside), arch and manifest of each library; else a message."""
     manifests: list[tuple[str, Arch, Manifest]] = []
     unreadable: list[str] = []
     for path in sorted(build.glob(f"*/{MANIFEST_NAME}")):
         try:
             manifest = read_manifest(path.parent)
-            manifests.append((f"{build.name}/{path.parent.name}", parse_arch(manifest.arch), manifest))
+            folder = path.parent.relative_to(project) if path.is_relative_to(project) else path.parent
+            manifests.append((folder.as_posix(), parse_arch(manifest.arch), manifest))
         except SparkctlError as error:
             unreadable.append(error.message)
     return manifests, unreadable

@@ -90,6 +90,7 @@ def build(folder: Path, backend: str, arch: str, names: list[str], flags: dict[s
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPARKCTL_BUILD_DIR", raising=False)
     (tmp_path / "csrc").mkdir()
     for name in ("one", "two"):
         (tmp_path / "csrc" / f"{name}.cu").touch()
@@ -214,3 +215,39 @@ def test_an_unreadable_manifest_is_a_warning_and_the_rest_is_listed(project: Pat
 def test_an_unknown_kernel_is_refused_with_a_guess(capsys: Capture) -> None:
     assert main(["list", "k_tow"]) == 2
     assert capsys.readouterr() == ("", "error: unknown kernel 'k_tow'\nhint: did you mean 'k_two'?\n")
+
+
+def test_where_nothing_names_a_project_a_message_says_which_is_used(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[2]
+    (tmp_path / "flags.yaml").unlink()
+    said = f"using the kernels that come with sparkctl: {root}\nhint: --project DIR names another project\n"
+    for args in (["list"], ["flags", "list"], ["flags", "check"]):
+        assert main(args) == 0
+        assert capsys.readouterr().err == said
+    monkeypatch.chdir(root / "csrc")
+    for args in (["list"], ["list", "--project", str(root)]):
+        assert main(args) == 0
+        assert capsys.readouterr().err == ""
+    monkeypatch.chdir(tmp_path)
+    assert main(["list", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_registry_that_is_a_folder_is_wrong_usage(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "flags.yaml").unlink()
+    (tmp_path / "flags.yaml").mkdir()
+    assert main(["list"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path.resolve()}/flags.yaml: a folder, not a file\n")
+
+
+def test_libraries_are_looked_for_where_they_are_built(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    build(elsewhere, "cuda", "sm_100", ["k_one.bf16.d64"], {})
+    monkeypatch.setenv("SPARKCTL_BUILD_DIR", str(elsewhere / "build"))
+    assert main(["list", "k_one", "--json"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert [built["folder"] for built in kernel["built"]] == [f"{elsewhere}/build/cuda-sm_100-release"]

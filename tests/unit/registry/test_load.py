@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,6 +85,29 @@ def test_the_current_folder_comes_before_the_packaged_registry(tmp_path: Path, m
     assert find_project(None) == ROOT
     (tmp_path / "flags.yaml").touch()
     assert find_project(None) == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a link", "not a file"])
+@pytest.mark.parametrize("named", [True, False], ids=["named", "current"])
+def test_a_registry_that_is_no_file_is_refused_and_nothing_stands_in_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, named: bool
+) -> None:
+    file = tmp_path.resolve() / "flags.yaml"
+    if kind == "a folder":
+        file.mkdir()
+    elif kind == "a link":
+        file.symlink_to("absent")
+    else:
+        os.mkfifo(file)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=re.escape(f"{file}: {kind}")):
+        find_project(tmp_path if named else None)
+
+
+def test_a_registry_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "flags.yaml")
+    with pytest.raises(UsageError, match="not a file"):
+        load_registry(tmp_path)
 
 
 def test_a_named_folder_without_a_registry_is_an_error(tmp_path: Path) -> None:
