@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import Literal, TypeVar, get_args
 
@@ -15,6 +16,7 @@ DTypeName = Literal["bf16", "fp16"]
 DTYPES: tuple[str, ...] = get_args(DTypeName)
 L2_MODES: tuple[str, ...] = get_args(L2Mode)
 ELEMENT_BYTES = 2  # bf16 and fp16
+LARGEST = 2**31 - 1
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1024, "m": 1024 * 1024}
@@ -96,9 +98,11 @@ def span_cases(
 def parse_size(text: str) -> int:
     """`16k` -> 16384, `1m` -> 1048576, `100` -> 100; UsageError for anything else or for a fraction of one."""
     match = _SIZE.fullmatch(text.strip())
-    number = float(match[1]) * _FACTORS[match[2].lower()] if match else 0.5
-    if number != int(number):
+    number = Fraction(match[1]) * _FACTORS[match[2].lower()] if match and len(text) <= 20 else Fraction(1, 2)
+    if number.denominator != 1:
         raise UsageError(f"'{text}' is not a size", hint="a whole number, or one with k or m: 100, 16k, 1m")
+    if number > LARGEST:
+        raise UsageError(f"'{text}' is larger than {LARGEST}", hint="sizes are 32-bit integers")
     return int(number)
 
 
@@ -117,6 +121,8 @@ def parse_heads(text: str) -> Heads:
         heads = Heads(int(first), int(second or first))
     except ValueError as error:
         raise UsageError(f"'{text}' is not a pair of heads", hint="query heads / kv heads, as in 32/8") from error
+    if max(heads.num_qo_heads, heads.num_kv_heads) > LARGEST:
+        raise UsageError(f"'{text}' has more than {LARGEST} heads", hint="heads are 32-bit integers")
     if heads.num_kv_heads < 1 or heads.num_qo_heads < 1 or heads.num_qo_heads % heads.num_kv_heads:
         raise UsageError(
             f"{text}: {heads.num_qo_heads} query heads cannot be shared by {heads.num_kv_heads} kv heads",

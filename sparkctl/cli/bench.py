@@ -27,6 +27,20 @@ Examples:
   sparkctl bench --seq 16k --estimate H200      floor times, no device needed
 """
 
+# What decides how a case is measured, and says nothing about its floor: parameter to option.
+MEASURED_ONLY = {
+    "kernels": "KERNEL",
+    "variant": "--variant",
+    "where": "--where",
+    "num_splits": "--num-splits",
+    "l2": "--l2",
+    "peers": "--peers",
+    "budget": "--budget",
+    "profile": "--profile",
+    "set_": "--set",
+    "save": "--save",
+}
+
 Seq = Annotated[str, typer.Option("--seq", metavar="LIST", help="kv_len; sizes such as 4k,16k.")]
 Batch = Annotated[str, typer.Option("--batch", metavar="LIST", help="Sequences in a call.")]
 HeadsOption = Annotated[str, typer.Option("--heads", metavar="Q/KV", help="Query heads / kv heads; a list too.")]
@@ -87,6 +101,7 @@ def bench(
         raise UsageError("--json, --csv and --markdown exclude each other", hint="choose one")
     cases = _cases(seq, batch, heads, head_dim, dtype, qo_len, causal, num_splits, l2)
     if estimate is not None:
+        _refuse_what_an_estimate_ignores(ctx)
         _show_estimates(ctx, cases, estimate, json=json, other=csv or markdown)
         return
     from sparkctl.registry import parse_sets
@@ -162,15 +177,32 @@ def _peers(text: str) -> tuple[str, ...]:
     return () if text.strip() == "none" else check_peers(parse_list(text, str.strip, option="--peers"))
 
 
+def _refuse_what_an_estimate_ignores(ctx: typer.Context) -> None:
+    given = [
+        shown
+        for name, shown in MEASURED_ONLY.items()
+        if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(
+            f"--estimate takes no {', no '.join(given)}: a floor follows from the case and the GPU alone",
+            hint="leave out --estimate to measure",
+        )
+
+
 def _show_estimates(ctx: typer.Context, cases: tuple[DecodeCase, ...], name: str, *, json: bool, other: bool) -> None:
     from sparkctl.bench.estimate import estimate_decode
     from sparkctl.bench.gpus import find_gpu
+    from sparkctl.registry import find_project, load_registry
     from sparkctl.render.console import print_json, stdout_console
     from sparkctl.render.estimate import estimate_record, print_estimates
+    from sparkctl.workflows.bench import BenchRequest, plan_bench
 
     if other:
         raise UsageError("--estimate prints a table or --json")
     gpu = find_gpu(name)
+    registry = load_registry(find_project(cli_context(ctx).project))
+    plan_bench(registry, BenchRequest(cases), gpu.arch)  # no floor for a case that no kernel takes
     estimates = [estimate_decode(case, gpu) for case in cases]
     if json:
         print_json(estimate_record(estimates))

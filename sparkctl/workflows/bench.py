@@ -18,7 +18,7 @@ from sparkctl.bench.session import DeviceFacts, Verdict, find_cuda_device, open_
 from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.ops.call import DecodeCall
-from sparkctl.registry import Registry, Variant, select_variants
+from sparkctl.registry import Range, Registry, Variant, select_variants
 from sparkctl.runtime import Library, load_library
 from sparkctl.toolchain import find_devices
 from sparkctl.workflows.stamp import read_stamp
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 COMBINE_KERNEL = "attn_combine"
+MAX_BATCH = 65_535  # CUDA C++ Programming Guide, compute capabilities: a grid's z
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,31 @@ def plan_bench(registry: Registry, request: BenchRequest, arch: Arch) -> BenchPl
         if not decodes:
             names = ", ".join(dict.fromkeys(variant.kernel.name for variant in chosen))
             raise UsageError(f"bench has no cases for {names}", hint="it measures the kernels of family decode")
+        check_accepted(case, decodes)
         jobs.append(Job(case, tuple(variant.name for variant in decodes) if narrowed else ()))
         helpers = select_variants(registry, [COMBINE_KERNEL, READ_KERNEL], arch=arch, where=shape)
         needed |= {variant.name: variant for variant in (*decodes, *helpers)}
     return BenchPlan(tuple(jobs), tuple(needed.values()))
+
+
+def check_accepted(case: DecodeCase, decodes: Sequence[Variant]) -> None:
+    """UsageError where none of the kernels accepts the case; before anything is built for it."""
+    values = {"group": case.group, "qo_len": case.qo_len, "kv_len": case.kv_len}
+    kernels = {variant.kernel.name: variant.kernel for variant in decodes}
+    refusals = [
+        f"{kernel.name} takes {name} {span.start}..{'' if span.stop is None else span.stop}, not {values[name]}"
+        for kernel in kernels.values()
+        for name, span in kernel.accepts.items()
+        if name in values and not _holds(span, values[name])
+    ]
+    if len({refusal.split()[0] for refusal in refusals}) == len(kernels):
+        raise UsageError(f"{case.label}: no decode kernel accepts it", hint="\n".join(refusals))
+    if case.batch > MAX_BATCH:
+        raise UsageError(f"{case.label}: batch is at most {MAX_BATCH}", hint="a sequence is a row of the grid")
+
+
+def _holds(span: Range, value: int) -> bool:
+    return span.start <= value and (span.stop is None or value <= span.stop)
 
 
 def run_bench(

@@ -20,6 +20,21 @@ def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
     assert "16k" in str(raised.value.hint)
 
 
+@pytest.mark.parametrize("text", ["2147483648", "2048m", "9007199254740993"])
+def test_a_size_past_32_bits_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is larger than 2147483647"):
+        parse_size(text)
+
+
+def test_a_size_of_any_length_is_an_error_and_no_bug() -> None:
+    with pytest.raises(UsageError, match="is not a size"):
+        parse_size("9" * 5000)
+    with pytest.raises(UsageError, match="not a pair of heads"):
+        parse_heads("9" * 5000)
+    with pytest.raises(UsageError, match="more than 2147483647 heads"):
+        parse_heads("99999999999/1")
+
+
 @pytest.mark.parametrize("number", [0, 1, 1000, 1024, 1536, 16384, 1048576, 3 * 1048576])
 def test_a_printed_size_reads_back_as_itself(number: int) -> None:
     assert parse_size(format_size(number)) == number
