@@ -54,15 +54,15 @@ class StampCheck:
         try:
             found = full.stat()
         except OSError:
-            return f"{path} is missing"
+            return f"{full.name} is missing"
         if not stat.S_ISREG(found.st_mode):
-            return f"{path} is missing"
+            return f"{full.name} is missing"
         if stamp and (found.st_size, found.st_mtime_ns) == (stamp.size, stamp.mtime_ns):
             return None
         if stamp and found.st_size == stamp.size and _digest(full) == stamp.digest:
             self._touched[full] = stamp.mtime_ns
             return None
-        return f"{path} was changed since it was built"
+        return f"{full.name} was changed since it was built"
 
 
 def _digest(path: Path) -> str | None:
