@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ from sparkctl.registry.assemble_profile import IDENTIFIER, assemble_profiles
 from sparkctl.registry.assemble_sets import assemble_sets, scalar_text
 from sparkctl.registry.document import KeyPath
 from sparkctl.registry.model import Flag, Kernel, Range, Registry
+from sparkctl.registry.naming import MAX_NAME, Naming
 from sparkctl.registry.problems import Problems
 from sparkctl.registry.schema import FlagSpec, RegistrySpec
 from sparkctl.registry.suggest import did_you_mean
@@ -31,8 +31,8 @@ def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems, *, str
     naming = _check_naming(spec, problems)
     kernels: dict[str, Kernel] = {}
     for name, kernel in spec.kernels.items():
-        if strict and naming is not None and not naming.fullmatch(name):
-            problems.add(("kernels", name), f"the name does not match the naming pattern '{naming.pattern}'")
+        if strict and naming is not None and len(name) <= MAX_NAME and not naming.matches(name):
+            problems.add(("kernels", name), f"the name does not match the naming pattern '{spec.naming}'")
         sets = assemble_sets(kernel.set, ("kernels", name, "set"), flags, problems)
         arch_sets = {
             arch: assemble_sets(values, ("kernels", name, "arch", arch), flags, problems)
@@ -131,11 +131,11 @@ def _check_flag_names(flags: Iterable[str], problems: Problems) -> None:
             )
 
 
-def _check_naming(spec: RegistrySpec, problems: Problems) -> re.Pattern[str] | None:
+def _check_naming(spec: RegistrySpec, problems: Problems) -> Naming | None:
     try:
-        return re.compile(spec.naming) if spec.naming is not None else None
-    except re.error as error:
-        problems.add(("naming",), f"not a regular expression: {error}")
+        return Naming(spec.naming) if spec.naming is not None else None
+    except ValueError as error:
+        problems.add(("naming",), f"not a regular expression: {error}", "docs/registry.md says what it may hold")
         return None
 
 

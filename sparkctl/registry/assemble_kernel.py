@@ -11,6 +11,7 @@ from sparkctl.errors import UsageError
 from sparkctl.registry.document import KeyPath
 from sparkctl.registry.formula import evaluate
 from sparkctl.registry.model import Axis, Kernel, Range
+from sparkctl.registry.naming import MAX_NAME
 from sparkctl.registry.problems import Problems
 from sparkctl.registry.schema import AxisSpec, KernelSpec
 from sparkctl.registry.values import parse_range
@@ -20,6 +21,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TEXT = re.compile(r"[A-Za-z0-9_.]+")  # what may stand in file names, defines and ninja files
 MAX_BLOCK = 1024  # threads; CUDA's limit on every arch
 MAX_POINTS = 10_000
+MAX_VALUE = 2**31 - 1  # an axis' value is an int in the source
 
 
 def assemble_kernel(
@@ -32,8 +34,11 @@ def assemble_kernel(
     """What is wrong goes to `problems`; the result is only good if nothing did."""
     path: KeyPath = ("kernels", name)
     before = problems.count
+    _check_shorts(spec, path, problems)
     if not NAME.fullmatch(name):
         problems.add(path, "a kernel's name is letters, digits and _, not starting with a digit")
+    if len(name) > MAX_NAME:
+        problems.add(path, f"the name is longer than {MAX_NAME} characters")
     for key in (*arch_sets, *(key for key in spec.nvcc if key != "*")):
         section = "arch" if key in arch_sets else "nvcc"
         _read_arch(key, (*path, section, key), problems)
@@ -79,10 +84,21 @@ def _assemble_axis(name: str, spec: AxisSpec, path: KeyPath, problems: Problems)
             problems.add(where, f"'{value}' has other characters than letters, digits, _ and .")
         elif value in spec.values[:index]:
             problems.add(where, f"{value} is written twice")
+        elif str(value).isdecimal() and int(value) > MAX_VALUE:
+            problems.add(where, f"{value} is more than {MAX_VALUE}, the most that an int holds")
     if spec.default is not None and spec.default not in spec.values:
         listed = ", ".join(str(value) for value in spec.values)
         problems.add((*path, "default"), f"'{spec.default}' is not among the values", f"values: {listed}")
     return Axis(name, tuple(spec.values), spec.short, spec.default, problems.document.location(path))
+
+
+def _check_shorts(spec: KernelSpec, path: KeyPath, problems: Problems) -> None:
+    """Else a name would not tell which axis has which value."""
+    first: dict[str, str] = {}
+    for name, axis in spec.axes.items():
+        other = first.setdefault(axis.short, name) if axis.short else name
+        if other != name:
+            problems.add((*path, "axes", name, "short"), f"'{axis.short}' is already the short of axis '{other}'")
 
 
 def _read_ranges(accepts: Mapping[str, int | str], path: KeyPath, problems: Problems) -> dict[str, Range]:

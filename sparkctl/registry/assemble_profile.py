@@ -57,9 +57,11 @@ class _Folder:
         path: KeyPath = ("profiles", name)
         if not PROFILE_NAME.fullmatch(name):
             self.problems.add(path, "a profile's name is letters, digits and _")
-        for macro in self.specs[name].define:
+        for macro, value in self.specs[name].define.items():
             if not IDENTIFIER.fullmatch(macro):
                 self.problems.add((*path, "define", macro), "not a macro's name")
+            if any(character in str(value) for character in "\n\r\0"):
+                self.problems.add((*path, "define", macro), "a macro's value must be one line")
 
     def _extend(self, base: Profile, name: str) -> Profile:
         spec, path = self.specs[name], ("profiles", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,13 @@ from sparkctl.errors import UsageError
 from sparkctl.registry.model import Location
 
 KeyPath = tuple[str | int, ...]
+Pairs = dict[str, tuple[yaml.Node, yaml.Node]]  # a map's keys: the nodes of key and value
+
+MAX_ENTRIES = 20_000  # maps, lists and values, those of aliases each time: a hundred times a usual file
+MAX_INTEGER = 2**63 - 1
+NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+OCTAL = re.compile(r"[+-]?0[0-7_]+")
+MERGE_TAG = "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +91,14 @@ class _Reader:
         self.loader = loader
         self.file = file
         self.lines = lines
+        self.count = 0
+        self.merged: dict[yaml.Node, Pairs | None] = {}
 
     def read(self, node: yaml.Node, path: KeyPath, parents: tuple[yaml.Node, ...]) -> Any:
+        self.count += 1
+        if self.count > MAX_ENTRIES:
+            hint = "each alias counts with all that it stands for"
+            raise problem(self._at(node), path, f"too many aliases, or more than {MAX_ENTRIES} entries", hint)
         if node in parents:
             raise problem(self._at(node), path, "an alias that contains itself")
         if isinstance(node, yaml.MappingNode):
@@ -98,14 +112,34 @@ class _Reader:
         return self._read_scalar(node, path)
 
     def _read_mapping(self, node: yaml.MappingNode, path: KeyPath, parents: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        self._refuse_duplicates(node, path)
-        self.loader.flatten_mapping(node)  # `<<: *base`; own keys come last and win
         data: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = self._read_key(key_node, path)
+        for key, (key_node, value_node) in self._merge(node, path).items():
             self.lines[(*path, key)] = key_node.start_mark.line + 1
             data[key] = self.read(value_node, (*path, key), parents)
         return data
+
+    def _merge(self, node: yaml.MappingNode, path: KeyPath) -> Pairs:
+        """The keys with those of `<<: *base`; own keys win, then those of the first base."""
+        if node in self.merged:
+            pairs = self.merged[node]
+            if pairs is None:
+                raise problem(self._at(node), path, "an alias that contains itself")
+            return pairs
+        self.merged[node] = None  # in work
+        self._refuse_duplicates(node, path)
+        pairs = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == MERGE_TAG:
+                bases = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+                for base in reversed(bases):
+                    if not isinstance(base, yaml.MappingNode):
+                        raise problem(self._at(key_node), (*path, "<<"), "takes keys with values, or a list of such")
+                    pairs |= self._merge(base, path)
+        for key_node, value_node in node.value:
+            if key_node.tag != MERGE_TAG:
+                pairs[self._read_key(key_node, path)] = (key_node, value_node)
+        self.merged[node] = pairs
+        return pairs
 
     def _refuse_duplicates(self, node: yaml.MappingNode, path: KeyPath) -> None:
         seen: dict[str, int] = {}
@@ -124,8 +158,15 @@ class _Reader:
         return str(node.value)
 
     def _read_scalar(self, node: yaml.Node, path: KeyPath) -> Any:
+        if node.tag in NUMBER_TAGS and (":" in node.value or OCTAL.fullmatch(node.value)):
+            base = "60" if ":" in node.value else "8"
+            hint = "put text in quotes; a range is 1..20" if base == "60" else "write it without the leading 0"
+            raise problem(self._at(node), path, f"YAML reads '{node.value}' as a number in base {base}", hint)
         try:
-            return self.loader.construct_object(node)
+            value = self.loader.construct_object(node)
+            if isinstance(value, int) and abs(value) > MAX_INTEGER:
+                raise ValueError("beyond 64 bits")
+            return value
         except (ValueError, OverflowError) as error:
             raise problem(
                 self._at(node), path, f"'{node.value}' cannot be read: {error}", "put it in quotes"

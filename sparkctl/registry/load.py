@@ -101,6 +101,8 @@ def _explain(error: ValidationError, document: Document, problems: Problems) -> 
             problems.add_not_one_of(path, item["input"], _quoted_words(item["ctx"]["expected"]))
         elif kind == "literal_error":
             problems.add_unknown(path, "key", _quoted_words(item["ctx"]["expected"]))
+        elif kind == "version_type":
+            problems.add(path, f"version is {_kind_of(item['input'])}", "write version: 1")
         elif kind.startswith(("too_short", "string_too_short")):
             problems.add(path, "is empty")
         elif kind in _TYPE_WORDS:

@@ -11,14 +11,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic_core import PydanticCustomError
 
 EXPORT = Path(__file__).resolve().parents[2] / "docs" / "registry.schema.json"
+
+
+def _one_line(option: str) -> str:
+    if any(character in option for character in "\n\r\0"):
+        raise PydanticCustomError("one_line", "an option must be one line")
+    return option
+
+
+def _whole_version(version: object) -> object:
+    """Else `true`, which equals 1, would do."""
+    if type(version) is not int:
+        raise PydanticCustomError("version_type", "not a whole number")
+    return version
+
 
 Tool = Literal["nvcc", "ptxas", "host"]
 Scalar = StrictBool | StrictInt | StrictStr
 Value = StrictInt | StrictStr
 Tokens = list[StrictStr]
+Options = list[Annotated[StrictStr, AfterValidator(_one_line)]]
 Assignments = dict[StrictStr, Scalar]
 
 
@@ -29,9 +45,9 @@ class Spec(BaseModel):
 class ProfileSpec(Spec):
     doc: Annotated[StrictStr, Field(description="One sentence: when to use it.")] = ""
     extends: Annotated[StrictStr | None, Field(description="The profile this one starts from.")] = None
-    nvcc: Annotated[Tokens, Field(description="nvcc options, one word each.")] = []
-    ptxas: Annotated[Tokens, Field(description="ptxas options, passed as one -Xptxas=a,b.")] = []
-    host: Annotated[Tokens, Field(description="g++ options of the binding and the emulator.")] = []
+    nvcc: Annotated[Options, Field(description="nvcc options, one word each.")] = []
+    ptxas: Annotated[Options, Field(description="ptxas options, passed as one -Xptxas=a,b.")] = []
+    host: Annotated[Options, Field(description="g++ options of the binding and the emulator.")] = []
     define: Annotated[dict[StrictStr, Value], Field(description="Macros.")] = {}
     set: Annotated[Assignments, Field(description="Flag values of this profile.")] = {}
     remove: Annotated[dict[Tool, Tokens], Field(description="Options of the extended profile to drop.")] = {}
@@ -49,7 +65,7 @@ class FlagSpec(Spec):
     ] = None
     define: Annotated[StrictStr | None, Field(description="Kind define: the macro. Default SPARK_<NAME>.")] = None
     options: Annotated[
-        dict[StrictStr, Tokens],
+        dict[StrictStr, Options],
         Field(description="Kinds nvcc, ptxas, host: value to options; '*' is a {value} template."),
     ] = {}
 
@@ -81,12 +97,12 @@ class KernelSpec(Spec):
     ] = {}
     set: Annotated[Assignments, Field(description="Flag values of this kernel.")] = {}
     arch: Annotated[dict[StrictStr, Assignments], Field(description="Flag values per arch.")] = {}
-    nvcc: Annotated[dict[StrictStr, Tokens], Field(description="Further nvcc options per arch, '*' for all.")] = {}
+    nvcc: Annotated[dict[StrictStr, Options], Field(description="Further nvcc options per arch, '*' for all.")] = {}
     waivers: Annotated[list[WaiverSpec], Field(description="Findings that are known and accepted.")] = []
 
 
 class RegistrySpec(Spec):
-    version: Annotated[Literal[1], Field(description="The version of this grammar.")]
+    version: Annotated[Literal[1], BeforeValidator(_whole_version), Field(description="The version of this grammar.")]
     naming: Annotated[StrictStr | None, Field(description="A regular expression that kernel names match.")] = None
     profiles: Annotated[dict[StrictStr, ProfileSpec], Field(min_length=1, description="Sets of compiler options.")]
     flags: Annotated[dict[StrictStr, FlagSpec], Field(description="What can be switched.")] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sparkctl.arch import KNOWN_ARCHS
 from sparkctl.registry import Kernel, Location, OptionOrigin, Registry, resolve_flags, runs_on, span_variants
+from sparkctl.registry.naming import Naming
 from sparkctl.registry.suggest import nearest
 
 MAX_VARIANTS = 250  # per arch, over all kernels: about five minutes on one core
@@ -62,8 +63,9 @@ def read_sources(root: Path) -> dict[str, str]:
 
 
 def _check_names(registry: Registry) -> Iterator[Finding]:
+    naming = Naming(registry.naming) if registry.naming is not None else None
     for kernel in registry.kernels.values():
-        if registry.naming is not None and not re.fullmatch(registry.naming, kernel.name):
+        if naming is not None and not naming.matches(kernel.name):
             yield Finding(
                 "name",
                 kernel.location,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,37 @@ def test_two_points_with_one_name_are_refused(registry_of: Callable[[str], Regis
     with pytest.raises(UsageError) as caught:
         registry_of(sample_text.replace("block: 32", axes))
     assert caught.value.message == "flags.yaml:51: key kernels.k_two.axes: two points are named k_two.2"
+
+
+BOMB = "a: &a {k: &k [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}\n"
+BOMBS = {
+    "lists": [f"l{i}: &l{i} [{', '.join(['*' + (f'l{i - 1}' if i else 'k')] * 10)}]" for i in range(9)],
+    "merges": [
+        f"m{i}: &m{i} {{<<: [{', '.join(['*' + (f'm{i - 1}' if i else 'a')] * 10)}], x{i}: 1}}" for i in range(9)
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_aliases_that_stand_for_millions_of_entries_end_soon(registry_of: Callable[[str], Registry], kind: str) -> None:
+    began = time.perf_counter()
+    with pytest.raises(UsageError) as caught:
+        registry_of(BOMB + "\n".join(BOMBS[kind]))
+    assert time.perf_counter() - began < 5
+    if kind == "lists":
+        assert re.match(
+            r"flags\.yaml:1: key l\d.*: too many aliases, or more than 20000 entries$", caught.value.message
+        )
+
+
+def test_a_map_that_merges_itself_is_refused(registry_of: Callable[[str], Registry]) -> None:
+    with pytest.raises(UsageError, match="an alias that contains itself"):
+        registry_of("a: &a {<<: *a}")
+
+
+def test_a_name_that_is_too_long_is_refused(registry_of: Callable[[str], Registry], sample_text: str) -> None:
+    with pytest.raises(UsageError, match=r"key kernels\.k_x+: the name is longer than 100 characters"):
+        registry_of(sample_text.replace("  k_two:", f"  k_{'x' * 99}:"))
 
 
 def test_axes_that_span_too_many_points_are_refused_before_they_are_spanned(

@@ -67,6 +67,13 @@ def test_anchors_and_merge_keys_can_be_used(registry_of: Callable[[str], Registr
     assert registry_of(text).kernels["k_two"].axes == registry_of(text).kernels["k_one"].axes
 
 
+def test_a_merged_map_can_be_used_again(registry_of: Callable[[str], Registry], sample_text: str) -> None:
+    text = sample_text.replace("  debug:\n", "  debug: &debug\n    <<: &base {doc: x}\n    doc: y\n")
+    text = text.replace("flags:\n", "  other: *debug\n  third: {<<: [{doc: first}, *base]}\nflags:\n", 1)
+    profiles = registry_of(text).profiles
+    assert [profiles[name].doc for name in ("debug", "other", "third")] == ["y", "y", "first"]
+
+
 def test_a_lenient_load_leaves_absent_sources_and_names_to_the_check(tmp_path: Path, sample_text: str) -> None:
     (tmp_path / "flags.yaml").write_text(sample_text.replace("k_[a-z]+", "x_[a-z]+"), encoding="utf-8")
     with pytest.raises(UsageError):
