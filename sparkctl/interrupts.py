@@ -42,6 +42,7 @@ def watch_interrupts(*, last: bool = False) -> Iterator[None]:
         check_interrupt()
         raise
     finally:
+        _seen.clear()
         while _pending:
             _pending.pop().cancel()
         sys.unraisablehook = report_dropped

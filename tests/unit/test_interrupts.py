@@ -45,6 +45,7 @@ def test_a_check_between_two_steps_finds_it() -> None:
 def test_without_an_interrupt_nothing_is_raised_or_changed() -> None:
     with pytest.raises(KeyboardInterrupt), watch_interrupts():
         swallow()
+    check_interrupt()
     with watch_interrupts():
         check_interrupt()
     with pytest.raises(RuntimeError, match="broken"), watch_interrupts():
