@@ -10,9 +10,10 @@ from pathlib import Path
 from sparkctl.arch import KNOWN_ARCHS
 from sparkctl.registry import Kernel, Location, OptionOrigin, Registry, resolve_flags, runs_on, span_variants
 from sparkctl.registry.naming import Naming
-from sparkctl.registry.suggest import nearest
+from sparkctl.registry.suggest import did_you_mean, nearest
 
 MAX_VARIANTS = 250  # per arch, over all kernels: about five minutes on one core
+RUN_TIME_NAMES = ("group", "qo_len", "kv_len", "num_splits", "page_size", "bytes")  # of operators and test cases
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".cpp")
 REPEATABLE = ("-Xcompiler", "-Xptxas", "-Xlinker", "-I", "-L", "-l", "-include", "-isystem", "--diag-suppress")
 SET_BY_BUILD = ("-c", "-o", "-x", "-arch", "--gpu-architecture", "-gencode", "--generate-code", "-MD", "-MF", "-shared")
@@ -38,6 +39,7 @@ def check_registry(registry: Registry, kernels_with_cases: Collection[str]) -> t
         *_check_cases(registry, kernels_with_cases),
         *_check_flags_do_something(registry, sources),
         *_check_axes_do_something(registry, sources),
+        *_check_ranges_do_something(registry, sources),
         *_check_options(registry),
         *_check_variant_count(registry),
     ]
@@ -51,6 +53,7 @@ RULES: Mapping[str, str] = {
     "cases": "every kernel has test cases",
     "unused-flag": "every flag changes something",
     "unused-axis": "every axis is read by a source",
+    "unused-range": "every accepted range is read by an operator or a source",
     "option": "no option is doubled, contradicted or the build's own",
     "variants": f"at most {MAX_VARIANTS} variants per arch",
 }
@@ -112,6 +115,17 @@ def _check_axes_do_something(registry: Registry, sources: Mapping[str, str]) -> 
             if not _mentions(sources, macro):
                 what = f"kernel '{kernel.name}': no source mentions {macro} of axis '{axis.name}'"
                 yield Finding("unused-axis", axis.location, what, _nearest_macro(sources, macro))
+
+
+def _check_ranges_do_something(registry: Registry, sources: Mapping[str, str]) -> Iterator[Finding]:
+    """Other names than the operators' are a project's own: its sources read them."""
+    for kernel in registry.kernels.values():
+        for name in kernel.accepts:
+            macro = f"SPARK_ACCEPTS_{name.upper()}"
+            if name not in RUN_TIME_NAMES and not any(_mentions(sources, macro + end) for end in ("_MIN", "_MAX")):
+                where = kernel.locations.get(f"accepts.{name}", kernel.location)
+                what = f"kernel '{kernel.name}': no operator knows '{name}', no source mentions {macro}_MIN or _MAX"
+                yield Finding("unused-range", where, what, did_you_mean(name, RUN_TIME_NAMES))
 
 
 def _check_options(registry: Registry) -> Iterator[Finding]:

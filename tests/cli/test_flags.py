@@ -99,6 +99,7 @@ ok      every source under csrc/ has its entry
 ok      every kernel has test cases
 ok      every flag changes something
 ok      every axis is read by a source
+ok      every accepted range is read by an operator or a source
 ok      no option is doubled, contradicted or the build's own
 ok      at most 250 variants per arch
 """
@@ -239,6 +240,14 @@ FINDINGS: list[tuple[str, str, str, dict[str, str], str, str | None]] = [
         "did you mean 'SPARK_STAGE'?",
     ),
     (
+        "unused-range",
+        "group: 1..64",
+        "gruop: 1..64",
+        SOURCES,
+        "flags.yaml:41: kernel 'k_one': no operator knows 'gruop', no source mentions SPARK_ACCEPTS_GRUOP_MIN or _MAX",
+        "did you mean 'group'?",
+    ),
+    (
         "option",
         "[-Wno-a]",
         "[-O2]",
@@ -293,6 +302,11 @@ def test_the_check_fails_on_what_it_promises_to_find(
     data = json.loads(capsys.readouterr().out)
     assert data["ok"] is False
     assert [(finding["rule"], finding["hint"]) for finding in data["findings"]] == [(rule, hint)]
+
+
+def test_a_range_of_the_projects_own_passes_where_a_source_reads_it(write: Write) -> None:
+    write("group: 1..64", "zz: 1..2", {"one": ONE + " SPARK_ACCEPTS_ZZ_MAX", "two": ""})
+    assert main(["flags", "check"]) == 0
 
 
 def test_a_kernel_without_cases_fails_the_check(write: Write, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
