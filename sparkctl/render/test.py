@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.render.console import plain_table
 from sparkctl.testing.results import VariantResult
-from sparkctl.workflows.test import SuiteReport, rerun_command
+from sparkctl.workflows.test import SuiteReport, repeat_command, rerun_command
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -140,6 +140,10 @@ def report_json(report: SuiteReport) -> dict[str, Any]:
         "seed": report.options.seed,
         "repeat": report.options.repeat,
         "library": str(report.library),
+        "library_digest": report.library_digest,
+        "compiler": report.compiler,
+        "stamp": {"commit": report.stamp.commit, "dirty": report.stamp.dirty},
+        "command": repeat_command(report),
         "cases": sum(row.cases for row in rows),
         "failed": sum(row.failed for row in rows),
         "skipped": sum(row.skipped for row in rows),

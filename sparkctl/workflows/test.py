@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from sparkctl.arch import Arch
+from sparkctl.bench.results import Stamp
 from sparkctl.build import DEFAULT_ARCH, Progress, default_build_root, ensure_built
 from sparkctl.errors import MissingTool, UsageError
 from sparkctl.registry import Registry, Variant, select_variants, span_variants
@@ -24,9 +25,13 @@ from sparkctl.testing.prepare import Target
 from sparkctl.testing.results import Selection, VariantResult
 from sparkctl.testing.suite import Outcome
 from sparkctl.toolchain import find_devices
+from sparkctl.workflows.stamp import read_stamp
 
 Schedule = Literal["ascending", "descending", "random"]
 AsyncMode = Literal["late", "early", "random"]
+
+
+UNKNOWN_STAMP = Stamp(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,9 @@ class SuiteReport:
     library: Path
     results: tuple[VariantResult, ...]
     not_run: tuple[str, ...]  # variants left after a device was lost
+    stamp: Stamp = UNKNOWN_STAMP
+    compiler: str = ""
+    library_digest: str = ""
 
     @property
     def passed(self) -> bool:
@@ -154,7 +162,18 @@ def run_suite(
     failures.remember(failures_path(registry, environ), plan.backend, results)
     ran = {result.variant.name for result in results}
     not_run = tuple(s.variant.name for s in plan.selections if s.variant.name not in ran)
-    return SuiteReport(plan, options, folder, tuple(results), not_run)
+    manifest = library.manifest
+    shown = folder.relative_to(registry.root) if folder.is_relative_to(registry.root) else folder
+    return SuiteReport(
+        plan,
+        options,
+        shown,
+        tuple(results),
+        not_run,
+        stamp=read_stamp(registry.root),
+        compiler=manifest.compiler,
+        library_digest=manifest.digest,
+    )
 
 
 def choose_backend(options: SuiteOptions) -> tuple[Backend, str, Arch]:
@@ -242,8 +261,25 @@ def failures_path(registry: Registry, environ: Mapping[str, str]) -> Path:
 
 def rerun_command(report: SuiteReport, variant: Variant, case_id: str) -> str:
     """The command that reruns one case of one variant under the same conditions, and nothing else."""
+    return shlex.join(["sparkctl", "test", variant.name, "-k", case_id, *conditions(report.options)])
+
+
+def repeat_command(report: SuiteReport) -> str:
+    """The command that repeats the whole run."""
     options = report.options
-    words = ["sparkctl", "test", variant.name, "-k", case_id]
+    words = ["sparkctl", "test", *options.patterns]
+    for axis, values in options.where.items():
+        words += ["--where", f"{axis}={','.join(values)}"]
+    if options.groups:
+        words += ["--group", ",".join(map(str, options.groups))]
+    if options.expression:
+        words += ["-k", options.expression]
+    return shlex.join([*words, *conditions(options)])
+
+
+def conditions(options: SuiteOptions) -> list[str]:
+    """The options that say under which conditions cases run."""
+    words: list[str] = []
     if options.project:
         words += ["--project", str(options.project)]
     if options.backend != "auto":
@@ -263,4 +299,4 @@ def rerun_command(report: SuiteReport, variant: Variant, case_id: str) -> str:
     for option, mode in (("--schedule", options.schedule), ("--async-mode", options.async_mode)):
         if mode:
             words += [option, mode]
-    return shlex.join(words)
+    return words

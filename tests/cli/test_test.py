@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ DECODE = ["attn_decode_split_kv_mma", "--head-dim", "128", "--dtype", "bf16"]
 
 class StandInLibrary:
     """Takes the emulator's settings and keeps them."""
+
+    manifest = SimpleNamespace(compiler="g++ 12", digest="0123")
 
     settings: dict[str, Any]
 
@@ -238,6 +241,9 @@ def test_json_is_one_object_whose_counts_are_those_of_the_run(
     outcomes["bytes16-blocks3"] = Outcome(math.inf, 1, "checksum: got 0x00000001, expected 0x00000002")
     result = run("stream_read.u2", "--json")
     data = json.loads(result.out)
+    assert data["command"].startswith("sparkctl test")
+    assert set(data["stamp"]) == {"commit", "dirty"}
+    assert (data["compiler"], data["library_digest"]) == ("g++ 12", "0123")
     assert result.code == 1
     assert data["schema_version"] == 1
     assert (data["passed"], data["backend"], data["arch"], data["grid"]) == (False, "emulator", "sm_90", "quick")
