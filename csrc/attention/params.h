@@ -6,7 +6,8 @@
 
 namespace spark {
 
-// Strides of a [batch, len, heads, head_dim] tensor whose last stride is 1.
+// Strides of a [batch, len, heads, head_dim] tensor whose last stride is 1; of [num_pages, page_size, heads, head_dim]
+// too, where `batch` steps from page to page and `len` inside one.
 struct TensorStrides {
   int64_t batch;
   int64_t len;
@@ -20,23 +21,27 @@ struct Partials {
   float* sum;  // [batch, qo_len, num_qo_heads, num_splits]; sum of exp2(score - max)
 };
 
-// Decode over contiguous K and V; group = num_qo_heads / num_kv_heads.
+// Decode over contiguous or paged K and V; group = num_qo_heads / num_kv_heads.
 struct DecodeParams {
   const void* q;           // [batch, qo_len, num_qo_heads, head_dim]
-  const void* k;           // [batch, kv_len, num_kv_heads, head_dim]
-  const void* v;           // [batch, kv_len, num_kv_heads, head_dim]
-  const int32_t* kv_lens;  // [batch], nullable: every sequence then has kv_len keys
+  const void* k;           // [batch, kv_len, num_kv_heads, head_dim], or [num_pages, page_size, num_kv_heads, head_dim]
+  const void* v;           // as k
+  const int32_t* kv_lens;  // [batch], nullable where contiguous: every sequence then has kv_len keys
+  const int32_t* page_table;  // [batch, max_pages], page ids; null where contiguous
   Partials partials;
   TensorStrides q_stride;
   TensorStrides k_stride;
   TensorStrides v_stride;
-  int32_t dtype;  // a DType, of q, k and v
+  int64_t page_table_stride;  // from one sequence's pages to the next one's
+  int32_t dtype;              // a DType, of q, k and v
   int32_t head_dim;
   int32_t batch;
   int32_t qo_len;
   int32_t num_qo_heads;
   int32_t num_kv_heads;
-  int32_t kv_len;
+  int32_t kv_len;     // of K and V; where paged the longest that the table has room for
+  int32_t page_size;  // keys of a page; 0 where contiguous
+  int32_t num_pages;  // of k and v; 0 where contiguous
   int32_t num_splits;
   float scale_log2;  // softmax scale * log2(e)
   int32_t causal;    // bottom-right: query i sees keys <= kv_len - qo_len + i
@@ -59,7 +64,7 @@ struct CombineParams {
 
 // Host and device must read the same bytes.
 static_assert(sizeof(TensorStrides) == 24 && sizeof(Partials) == 24, "params.h: a field was padded");
-static_assert(sizeof(DecodeParams) == 168, "params.h: DecodeParams changed size");
+static_assert(sizeof(DecodeParams) == 192, "params.h: DecodeParams changed size");
 static_assert(sizeof(CombineParams) == 96, "params.h: CombineParams changed size");
 
 }  // namespace spark

@@ -1,11 +1,19 @@
-// attn_decode_split_kv: launcher and entry. Axes: SPARK_DTYPE, SPARK_HEAD_DIM.
-#include "decode/split_kv.cuh"
+// attn_decode_split_kv: decode on CUDA cores, contiguous K and V. Axes: SPARK_DTYPE, SPARK_HEAD_DIM.
+// Grid and work of a CTA: attention/split_kv.cuh.
+#include "attention/split_kv.cuh"
 
+#include "attention/decode_launch.cuh"
 #include "common/launch.h"
 #include "common/variant.h"
-#include "decode/launch.h"
 
 namespace spark {
+
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
+    attn_decode_split_kv_kernel(const __grid_constant__ DecodeParams p) {
+  reduce_split_kv<T, HEAD_DIM, ContiguousRows>(p);
+}
+
 namespace {
 
 Status launch_attn_decode_split_kv(const void* params, void* stream) {

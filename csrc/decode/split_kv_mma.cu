@@ -1,11 +1,19 @@
-// attn_decode_split_kv_mma: launcher and entry. Axes: SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV.
-#include "decode/split_kv_mma.cuh"
+// attn_decode_split_kv_mma: decode on tensor cores, contiguous K and V. Axes: SPARK_DTYPE, SPARK_HEAD_DIM,
+// SPARK_STAGES, SPARK_BLOCK_KV. Grid and work of a CTA: attention/split_kv_mma.cuh.
+#include "attention/split_kv_mma.cuh"
 
+#include "attention/decode_launch.cuh"
 #include "common/launch.h"
 #include "common/variant.h"
-#include "decode/launch.h"
 
 namespace spark {
+
+template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV>
+__global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
+    attn_decode_split_kv_mma_kernel(const __grid_constant__ DecodeParams p) {
+  reduce_split_kv_mma<T, HEAD_DIM, STAGES, BLOCK_KV, ContiguousRows>(p);
+}
+
 namespace {
 
 Status launch_attn_decode_split_kv_mma(const void* params, void* stream) {

@@ -59,3 +59,25 @@ def decode_torch(
     weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
     out = torch.einsum("bhgij,bjhd->bihgd", weights, v32).reshape(q.shape).to(q.dtype)
     return out, lse.permute(0, 3, 1, 2).reshape(batch, qo_len, num_qo_heads).contiguous()
+
+
+def gather_pages(pages: torch.Tensor, page_table: torch.Tensor, kv_lens: torch.Tensor) -> torch.Tensor:
+    """[batch, max_pages * page_size, num_kv_heads, head_dim] of pages [num_pages, page_size, num_kv_heads, head_dim].
+
+    Entries past a sequence's last page may hold anything: they read page 0. ValueError for a page that is not there
+    (CPU tensors only; on a device torch's own index check applies).
+    """
+    import torch
+
+    page_size, num_pages = pages.shape[1], pages.shape[0]
+    entries = torch.arange(page_table.shape[1], device=page_table.device)
+    used = entries[None, :] * page_size < kv_lens[:, None]
+    ids = torch.where(used, page_table, 0).long()
+    if ids.device.type == "cpu" and bool(((ids < 0) | (ids >= num_pages))[used].any()):
+        raise ValueError(
+            f"page_table holds {ids[used].tolist()}, accepted is 0 to {num_pages - 1}, the pages of k_pages"
+        )
+    if num_pages == 0 or ids.numel() == 0:
+        shape = (page_table.shape[0], page_table.shape[1] * page_size, *pages.shape[2:])
+        return torch.zeros(shape, dtype=pages.dtype, device=pages.device)
+    return pages[ids].flatten(1, 2)

@@ -9,6 +9,7 @@ from sparkctl.registry.model import Kernel
 from sparkctl.testing.combine_cases import combine_cases
 from sparkctl.testing.decode_cases import decode_cases
 from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, StreamCase
+from sparkctl.testing.paged_cases import paged_cases
 
 
 def stream_cases(grid: Grid) -> tuple[StreamCase, ...]:
@@ -26,6 +27,8 @@ def stream_cases(grid: Grid) -> tuple[StreamCase, ...]:
 CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
     "attn_decode_split_kv": decode_cases,
     "attn_decode_split_kv_mma": decode_cases,
+    "attn_paged_decode_split_kv": paged_cases,
+    "attn_paged_decode_split_kv_mma": paged_cases,
     "attn_combine": combine_cases,
     "stream_read": stream_cases,
 }
@@ -63,6 +66,7 @@ def run_time_values(case: Case, name: str) -> tuple[int, ...]:
                 "group": (case.group,),
                 "qo_len": (case.qo_len,),
                 "kv_len": (*case.kv_lens, case.kv_capacity),
+                "page_size": () if case.page_size is None else (case.page_size,),
                 "num_splits": () if case.num_splits is None else (case.num_splits,),
             }
         case CombineCase():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 GAP = 8  # elements in the gap between padded rows; keeps 16-byte alignment
 LARGE_SCORE = 1e3
+ABSURD_PAGE = 2**30  # in table entries that nobody may read
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,16 @@ class DecodeInputs:
     k: Tensor
     v: Tensor
     kv_lens: Tensor | None
+    pages: Pages | None = None  # of a paged case; k and v then hold the same keys one behind the other
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """K and V in pages."""
+
+    k: Tensor  # [num_pages, page_size, num_kv_heads, head_dim]
+    v: Tensor
+    table: Tensor  # int32 [batch, max_pages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,36 @@ def make_decode_inputs(case: DecodeCase, dtype: str, head_dim: int, device: str,
         k.masked_fill_(past_end[:, :, None, None], math.nan)
         v.masked_fill_(past_end[:, :, None, None], math.nan)
     q, k, v = (tensor.to(torch_dtype(dtype)) for tensor in (q, k, v))
+    if case.page_size is not None:
+        if case.label == "shared_pages":
+            k[:, : case.page_size] = k[:1, : case.page_size]
+            v[:, : case.page_size] = v[:1, : case.page_size]
+        pages = place_in_pages(k, v, case, generator)
+        return DecodeInputs(place_q(q, case.layout), k, v, kv_lens, pages)
     return DecodeInputs(place_q(q, case.layout), *place_kv(k, v, case.layout), kv_lens)
+
+
+def place_in_pages(k: Tensor, v: Tensor, case: DecodeCase, generator: Any) -> Pages:
+    """The keys of k and v [batch, max_pages * page_size, …] in shuffled pages, some of them nobody's and poisoned."""
+    import torch
+
+    assert case.page_size is not None
+    page_size, entries = case.page_size, case.max_pages
+    spare = 0 if case.layout.startswith("huge") else 3  # the last page must lie past 2^31
+    order = torch.randperm(case.batch * entries + spare, generator=generator, device=k.device)
+    table = order[: case.batch * entries].view(case.batch, entries)
+    if case.label == "shared_pages" and entries:
+        table[:, 0] = table[0, 0]
+    pages = []
+    for tensor in (k, v):
+        room = poison(tensor, len(order), page_size, *tensor.shape[2:])
+        room[table.flatten()] = tensor.reshape(len(table.flatten()), page_size, *tensor.shape[2:])
+        pages.append(room)
+    lens = torch.tensor(case.kv_lens, device=k.device)
+    unused = torch.arange(entries, device=k.device) * page_size >= lens[:, None]
+    wide = torch.full((case.batch, entries + 5), ABSURD_PAGE, dtype=torch.int32, device=k.device)
+    wide[:, :entries] = table.masked_fill(unused, ABSURD_PAGE)
+    return Pages(*place_kv(pages[0], pages[1], case.layout), wide[:, :entries])
 
 
 def make_partials(case: CombineCase, head_dim: int, device: str, seed: int = 0) -> Partials:

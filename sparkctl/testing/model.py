@@ -28,6 +28,8 @@ class DecodeCase:
 
     `slack` None passes no kv_lens: every sequence has the length that K and V have. A number passes kv_lens and makes
     K and V that many keys longer than the longest sequence; keys past a sequence's end hold NaN.
+    With a page_size K and V lie in shuffled pages, `slack` is the number of table entries behind the longest sequence's
+    last page, and unused entries hold an absurd page. Cases labelled `shared_pages` share their first page.
     `num_splits` None leaves the choice to the planner. `logits` "large" scales q so that |q·k| comes near 1e3.
     """
 
@@ -41,9 +43,12 @@ class DecodeCase:
     logits: Logits = "unit"
     return_lse: bool = True
     slack: int | None = None
+    page_size: int | None = None
     label: str = ""
 
     def __post_init__(self) -> None:
+        if self.page_size is not None and self.slack is None:
+            raise ValueError("a paged case needs a slack: its lengths are always passed")
         if self.slack is None and len(set(self.kv_lens)) > 1:
             raise ValueError(f"ragged lengths {self.kv_lens} need a slack: without kv_lens all lengths are equal")
 
@@ -57,8 +62,16 @@ class DecodeCase:
 
     @property
     def kv_capacity(self) -> int:
-        """The length that K and V have in memory."""
+        """The length that K and V have in memory, or that the page table has room for."""
+        if self.page_size is not None:
+            return self.max_pages * self.page_size
         return max(self.kv_lens) + (self.slack or 0)
+
+    @property
+    def max_pages(self) -> int:
+        """Entries of a row of the page table."""
+        assert self.page_size is not None
+        return -(-max(self.kv_lens) // self.page_size) + (self.slack or 0)
 
     @property
     def work(self) -> int:
@@ -72,6 +85,7 @@ class DecodeCase:
         parts = [
             self.label,
             f"b{self.batch}-kv{lens}-h{self.num_kv_heads}-g{self.group}-q{self.qo_len}-s{splits}",
+            f"p{self.page_size}" if self.page_size is not None else "",
             "causal" if self.causal else "",
             self.layout if self.layout != "contiguous" else "",
             "large" if self.logits == "large" else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkctl.registry.model import Variant
 from sparkctl.testing.guard import Outputs, guarded, guarded_output, guarded_partials
@@ -57,17 +57,18 @@ def run_operator(target: Target, variant: Variant, case: DecodeCase, inputs: Dec
     from sparkctl import ops
 
     out = guarded_output(tuple(inputs.q.shape), dtype, case.layout, target.device)
-    ops.decode(
-        inputs.q,
-        inputs.k,
-        inputs.v,
-        kv_lens=inputs.kv_lens,
-        causal=case.causal,
-        num_splits=case.num_splits,
-        out=out.view,
-        variant=variant.name,
-        library=target.library,
-    )
+    options: dict[str, Any] = {
+        "causal": case.causal,
+        "num_splits": case.num_splits,
+        "out": out.view,
+        "variant": variant.name,
+        "library": target.library,
+    }
+    if inputs.pages is None:
+        ops.decode(inputs.q, inputs.k, inputs.v, kv_lens=inputs.kv_lens, **options)
+    else:
+        assert inputs.kv_lens is not None
+        ops.paged_decode(inputs.q, inputs.pages.k, inputs.pages.v, inputs.pages.table, inputs.kv_lens, **options)
     return Outputs(out, None)
 
 
@@ -83,8 +84,10 @@ def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs:
         head_dim=head_dim,
         kv_len=case.kv_capacity,
         dtype=dtype,
+        page_size=case.page_size,
     )
-    call = ops.plan_call(target.library, shape, variant=variant.name, num_splits=case.num_splits)
+    family = variant.kernel.family
+    call = ops.plan_call(target.library, shape, family=family, variant=variant.name, num_splits=case.num_splits)
     if call is None:
         raise ValueError(f"{variant.name} does not accept the case")
     rows = (case.batch, case.qo_len, case.num_qo_heads)
@@ -96,13 +99,20 @@ def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs:
     assert outputs.lse is not None
     workspace = ops.Workspace(*(part.view for part in outputs.partials))
     call.run(
-        (inputs.q, inputs.k, inputs.v, inputs.kv_lens),
+        kernel_inputs(inputs),
         (outputs.out.view, outputs.lse.view),
         workspace,
         scale=head_dim**-0.5,
         causal=case.causal,
     )
     return outputs
+
+
+def kernel_inputs(inputs: DecodeInputs) -> tuple[Tensor | None, ...]:
+    """The inputs in the order of the family's entry point."""
+    if inputs.pages is None:
+        return (inputs.q, inputs.k, inputs.v, inputs.kv_lens)
+    return (inputs.q, inputs.pages.k, inputs.pages.v, inputs.pages.table, inputs.kv_lens)
 
 
 def prepare_combine(target: Target, variant: Variant, case: CombineCase) -> Prepared:

@@ -18,6 +18,7 @@ from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
 ROOT = Path(__file__).resolve().parents[2]
 DECODE = "attn_decode_split_kv_mma.bf16.d64"
 SCALAR = "attn_decode_split_kv.bf16.d64"
+PAGED = "attn_paged_decode_split_kv_mma.bf16.d64"
 COMBINE = "attn_combine.bf16.d64"
 
 
@@ -41,15 +42,31 @@ PLANTED = {
         "rows_without_keys",
     ),
     "an offset is cut to 32 bits": Planted(
-        "attention/geometry.h",
-        "return batch * stride.batch + len * stride.len + head * stride.head;",
-        "return static_cast<int>(batch * stride.batch + len * stride.len + head * stride.head);",
+        "attention/kv_rows.cuh",
+        "batch_ * stride.batch + head * stride.head",
+        "static_cast<int>(batch_ * stride.batch + head * stride.head)",
         DECODE,
         "huge_batch",
     ),
-    "V is read with the strides of K": Planted("decode/split_kv_mma.cuh", "p.v_stride", "p.k_stride", DECODE, "mixed"),
+    "a page's offset is cut to 32 bits": Planted(
+        "attention/kv_rows.cuh",
+        "index.page * stride.batch",
+        "static_cast<int>(index.page * stride.batch)",
+        PAGED,
+        "huge_batch",
+    ),
+    "keys are taken from the next slot of their page": Planted(
+        "attention/kv_rows.cuh",
+        "kv - entry * page_size_",
+        "(kv + 1) % page_size_",
+        PAGED,
+        "whole_pages",
+    ),
+    "V is read with the strides of K": Planted(
+        "attention/split_kv_mma.cuh", "p.v_stride", "p.k_stride", DECODE, "mixed"
+    ),
     "the CUDA-core kernel reads V with the strides of K": Planted(
-        "decode/split_kv.cuh", "p.v_stride", "p.k_stride", SCALAR, "mixed"
+        "attention/split_kv.cuh", "p.v_stride", "p.k_stride", SCALAR, "mixed"
     ),
     "the lengths are ignored": Planted(
         "attention/geometry.h",

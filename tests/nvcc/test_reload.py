@@ -45,7 +45,7 @@ def decode(head_dim: int) -> torch.Tensor:
 def test_an_edited_kernel_runs_after_the_next_build_in_the_same_process(project: Path) -> None:
     build(project, "32")
     before = decode(32)
-    source = project / "csrc" / "decode" / "split_kv.cuh"
+    source = project / "csrc" / "attention" / "split_kv.cuh"
     text = source.read_text()
     assert "dot * scale_log2" in text
     source.write_text(text.replace("dot * scale_log2", "dot * scale_log2 * 3.0f"))

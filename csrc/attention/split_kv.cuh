@@ -1,4 +1,4 @@
-// Split-KV decode on CUDA cores, for every arch.
+// Split-KV decode on CUDA cores, for every arch, over contiguous or paged K and V.
 //
 // grid: [num_kv_heads * passes, num_splits, batch]; one CTA reduces the keys [begin, end) of its split for 8 packed
 // query rows (the group's heads times qo_len) of one kv head, one warp a row; passes = ceil(group * qo_len / 8). A tile
@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/geometry.h"
+#include "attention/kv_rows.cuh"
 #include "attention/softmax.cuh"
 #include "common/memory.h"
 #include "common/types.h"
@@ -20,14 +21,17 @@ constexpr int SCALAR_CHUNK = 8;  // elements of a 16-byte vector
 constexpr int SCALAR_PAD = 8;    // elements after each row: lanes on neighbouring rows read different banks
 
 // global -> shared: keys [kv, kv + 32) of K or V; keys at or past `kv_end` are zero and not read.
-template <typename T, int HEAD_DIM>
-SPARK_DEVICE void load_tile(T* tile_smem, const T* head_gmem, int64_t stride_len, int kv, int kv_end) {
+// Lane l of every warp has looked up the row of key kv + l.
+template <typename T, int HEAD_DIM, typename Rows>
+SPARK_DEVICE void load_tile(T* tile_smem, const T* base_gmem, const TensorStrides& stride, typename Rows::Index mine,
+                            int kv, int kv_end) {
   constexpr int CHUNKS = HEAD_DIM / SCALAR_CHUNK;
   for (int index = threadIdx.x; index < SCALAR_TILE * CHUNKS; index += SCALAR_ROWS * 32) {
     const int row = index / CHUNKS;
     const int col = index % CHUNKS * SCALAR_CHUNK;
     Vec16 vector = {};
-    if (kv + row < kv_end) vector = *reinterpret_cast<const Vec16*>(head_gmem + (kv + row) * stride_len + col);
+    const T* row_gmem = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, row));
+    if (kv + row < kv_end) vector = *reinterpret_cast<const Vec16*>(row_gmem + col);
     *reinterpret_cast<Vec16*>(tile_smem + row * (HEAD_DIM + SCALAR_PAD) + col) = vector;
   }
 }
@@ -62,9 +66,9 @@ SPARK_DEVICE void accumulate_pv(float (&acc)[HEAD_DIM / 32], const float* weight
   }
 }
 
-template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
-    attn_decode_split_kv_kernel(const __grid_constant__ DecodeParams p) {
+// The whole reduction of one CTA.
+template <typename T, int HEAD_DIM, typename Rows>
+SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
   static_assert(SCALAR_ROWS * 32 == SPARK_BLOCK, "one warp per query row");
   static_assert(SPARK_DYNAMIC_SMEM == 0, "all shared memory is static");
   constexpr int ROW = HEAD_DIM + SCALAR_PAD;
@@ -88,17 +92,21 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   float* q_row = q_smem + warp_id() * HEAD_DIM;
   float* weight_row = weight_smem + warp_id() * SCALAR_TILE;
   const T* q_gmem = static_cast<const T*>(p.q) + element_offset(p.q_stride, batch, row.position, row.head);
-  const T* k_gmem = static_cast<const T*>(p.k) + element_offset(p.k_stride, batch, 0, kv_head);
-  const T* v_gmem = static_cast<const T*>(p.v) + element_offset(p.v_stride, batch, 0, kv_head);
+  const Rows rows(p, batch);
+  const T* k_gmem = rows.template head_base<T>(p.k, p.k_stride, kv_head);
+  const T* v_gmem = rows.template head_base<T>(p.v, p.v_stride, kv_head);
   for (int d = lane; d < HEAD_DIM; d += 32) q_row[d] = row.valid ? to_float(q_gmem[d]) : 0.0f;
   // q_row is read by its own warp alone, behind the first barrier of the loop
 
   float acc[HEAD_DIM / 32] = {};
   float max = kNegInf;
   float sum = 0.0f;  // of this lane's keys, until the end
+  typename Rows::Index ahead = rows.look_up(range.begin + lane, range.end);
   for (int kv = range.begin; kv < range.end; kv += SCALAR_TILE) {
-    load_tile<T, HEAD_DIM>(k_smem, k_gmem, p.k_stride.len, kv, range.end);
-    load_tile<T, HEAD_DIM>(v_smem, v_gmem, p.v_stride.len, kv, range.end);
+    const typename Rows::Index current = ahead;
+    ahead = rows.look_up(kv + SCALAR_TILE + lane, range.end);
+    load_tile<T, HEAD_DIM, Rows>(k_smem, k_gmem, p.k_stride, current, kv, range.end);
+    load_tile<T, HEAD_DIM, Rows>(v_smem, v_gmem, p.v_stride, current, kv, range.end);
     __syncthreads();  // the tile is written
 
     const float score = dot_qk<T, HEAD_DIM>(q_row, k_smem + lane * ROW, kv + lane < row.kv_limit, p.scale_log2);

@@ -35,6 +35,15 @@ static inline Status check_decode(const DecodeParams& p) {
   return ok();
 }
 
+#ifdef SPARK_ACCEPTS_PAGE_SIZE_MIN
+static inline Status check_paged_decode(const DecodeParams& p) {
+  const bool has_table = p.page_table != nullptr || p.kv_len == 0;  // an empty table has no memory
+  if (!has_table || p.kv_lens == nullptr) return invalid_argument("page_table and kv_lens are needed");
+  const Status pages = check_range("page_size", p.page_size, SPARK_ACCEPTS_PAGE_SIZE_MIN, SPARK_ACCEPTS_PAGE_SIZE_MAX);
+  return pages.code != STATUS_OK ? pages : check_decode(p);
+}
+#endif
+
 // grid: [num_kv_heads * passes, num_splits, batch]; a CTA takes `rows_per_cta` of a kv head's group * qo_len query
 // rows.
 static inline LaunchConfig decode_launch_config(const DecodeParams& p, int rows_per_cta, void* stream) {

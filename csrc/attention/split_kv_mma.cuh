@@ -1,4 +1,4 @@
-// Split-KV decode on tensor cores.
+// Split-KV decode on tensor cores, over contiguous or paged K and V.
 //
 // grid: [num_kv_heads * passes, num_splits, batch]; one CTA reduces the keys [begin, end) of its split for 16 packed
 // query rows (the group's heads times qo_len) of one kv head; passes = ceil(group * qo_len / 16).
@@ -7,6 +7,7 @@
 #pragma once
 
 #include "attention/geometry.h"
+#include "attention/kv_rows.cuh"
 #include "attention/softmax.cuh"
 #include "attention/swizzle.h"
 #include "common/memory.h"
@@ -47,31 +48,19 @@ SPARK_DEVICE void load_q_fragments(uint32_t (&q_frag)[HEAD_DIM / 16][4], const D
 }
 
 // global -> shared: this warp's 16 rows from key `kv` on; rows at or past `kv_end` are filled with zeros and not read.
-template <typename T, int HEAD_DIM>
-SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* head_gmem, int64_t stride_len, int kv, int kv_end) {
+// Lane l has looked up the row of key kv + l % 16.
+template <typename T, int HEAD_DIM, typename Rows>
+SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* base_gmem, const TensorStrides& stride,
+                                  typename Rows::Index mine, int kv, int kv_end) {
   constexpr int CHUNKS = HEAD_DIM / 8;
   static_assert(MMA_ROWS * CHUNKS % 32 == 0, "every lane copies the same number of chunks");
-  if constexpr (32 % CHUNKS == 0) {
-    // a lane stays in its column of chunks: one pointer walks down the rows
-    constexpr int STEP = 32 / CHUNKS;
-    const int chunk = lane_id() % CHUNKS;
-    const int first = lane_id() / CHUNKS;
-    const T* source = head_gmem + (kv + first) * stride_len + chunk * 8;
 #pragma unroll
-    for (int i = 0; i < MMA_ROWS / STEP; ++i) {
-      const int row = first + i * STEP;
-      ptx::cp_async_cg_16(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk), source, kv + row < kv_end);
-      source += STEP * stride_len;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < MMA_ROWS * CHUNKS / 32; ++i) {
-      const int index = lane_id() + 32 * i;
-      const int row = index / CHUNKS;
-      const int chunk = index % CHUNKS;
-      ptx::cp_async_cg_16(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk),
-                          head_gmem + (kv + row) * stride_len + chunk * 8, kv + row < kv_end);
-    }
+  for (int i = 0; i < MMA_ROWS * CHUNKS / 32; ++i) {
+    const int index = lane_id() + 32 * i;
+    const int row = index / CHUNKS;
+    const int chunk = index % CHUNKS;
+    const T* row_gmem = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, row));
+    ptx::cp_async_cg_16(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk), row_gmem + chunk * 8, kv + row < kv_end);
   }
 }
 
@@ -215,10 +204,10 @@ SPARK_DEVICE void store_partials(const DecodeParams& p, int batch, int kv_head, 
   }
 }
 
-// K tile, then V tile, each [STAGES, BLOCK_KV, HEAD_DIM]; a warp touches rows [16 * warp, 16 * warp + 16) alone.
-template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV>
-__global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
-    attn_decode_split_kv_mma_kernel(const __grid_constant__ DecodeParams p) {
+// The whole reduction of one CTA. Shared memory: K tiles, then V tiles, each [STAGES, BLOCK_KV, HEAD_DIM]; a warp
+// touches rows [16 * warp, 16 * warp + 16) alone.
+template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, typename Rows>
+SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   constexpr int WARPS = BLOCK_KV / MMA_ROWS;
   constexpr int TILE = BLOCK_KV * HEAD_DIM;
   constexpr int PENDING = 2 * STAGES - 1;  // copy groups younger than the one that is waited for
@@ -227,8 +216,8 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   static_assert(WARPS * MMA_ROWS * HEAD_DIM * sizeof(float) <= SPARK_DYNAMIC_SMEM, "the merge reuses the K/V tiles");
 
   DYNAMIC_SHARED(T, kv_smem);
-  SHARED_ARRAY(float, max_smem, WARPS* MMA_ROWS);
-  SHARED_ARRAY(float, sum_smem, WARPS* MMA_ROWS);
+  SHARED_ARRAY(float, max_smem, BLOCK_KV);  // [WARPS, 16]
+  SHARED_ARRAY(float, sum_smem, BLOCK_KV);
 
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
@@ -239,52 +228,62 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   const int batch = blockIdx.z;
   const int kv_len = sequence_kv_len(p, batch);
   const KvRange range = split_range(kv_len, split, p.num_splits, BLOCK_KV);
-  const int warp_row = warp_id() * MMA_ROWS;
-  const QueryRow rows[2] = {query_row(p, kv_head, first_row + lane_id() / 4, kv_len),
-                            query_row(p, kv_head, first_row + lane_id() / 4 + 8, kv_len)};
+  const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
+  const QueryRow query_rows[2] = {query_row(p, kv_head, first_row + lane_id() / 4, kv_len),
+                                  query_row(p, kv_head, first_row + lane_id() / 4 + 8, kv_len)};
 
+  const Rows rows(p, batch);
+  const T* k_gmem = rows.template head_base<T>(p.k, p.k_stride, kv_head);
+  const T* v_gmem = rows.template head_base<T>(p.v, p.v_stride, kv_head);
+  const int warp_row = warp_id() * MMA_ROWS;
   T* k_smem = kv_smem + warp_row * HEAD_DIM;
   T* v_smem = k_smem + STAGES * TILE;
-  const T* k_gmem = static_cast<const T*>(p.k) + element_offset(p.k_stride, batch, 0, kv_head);
-  const T* v_gmem = static_cast<const T*>(p.v) + element_offset(p.v_stride, batch, 0, kv_head);
-  const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
-  const auto copy_tile = [&](T* tile_smem, const T* head_gmem, int64_t stride_len, int tile) {
+  const auto first_key = [&](int tile) { return range.begin + tile * BLOCK_KV + warp_row; };
+  const auto look_up = [&](int tile) { return rows.look_up(first_key(tile) + lane_id() % MMA_ROWS, range.end); };
+  const auto copy_tile = [&](T* tile_smem, const T* base_gmem, const TensorStrides& stride, int tile,
+                             typename Rows::Index mine) {
     if (tile < num_tiles) {
-      copy_rows_async<T, HEAD_DIM>(tile_smem + tile % STAGES * TILE, head_gmem, stride_len,
-                                   range.begin + tile * BLOCK_KV + warp_row, range.end);
+      copy_rows_async<T, HEAD_DIM, Rows>(tile_smem + tile % STAGES * TILE, base_gmem, stride, mine, first_key(tile),
+                                         range.end);
     }
     ptx::cp_async_commit_group();  // empty past the last tile, so that groups keep counting tiles
   };
 
-  // global -> shared (tiles 0 .. STAGES - 1)
+  // global -> shared (tiles 0 .. STAGES - 1); all look-ups are under way before the first copy needs one
+  typename Rows::Index index[STAGES];
+#pragma unroll
+  for (int tile = 0; tile < STAGES; ++tile) index[tile] = look_up(tile);
+  typename Rows::Index ahead = look_up(STAGES);
 #pragma unroll
   for (int tile = 0; tile < STAGES; ++tile) {
-    copy_tile(k_smem, k_gmem, p.k_stride.len, tile);
-    copy_tile(v_smem, v_gmem, p.v_stride.len, tile);
+    copy_tile(k_smem, k_gmem, p.k_stride, tile, index[tile]);
+    copy_tile(v_smem, v_gmem, p.v_stride, tile, index[tile]);
   }
 
   uint32_t q_frag[HEAD_DIM / 16][4];
-  load_q_fragments<T, HEAD_DIM>(q_frag, p, batch, rows);
+  load_q_fragments<T, HEAD_DIM>(q_frag, p, batch, query_rows);
 
   MmaDecodeState<HEAD_DIM> state = {};
   state.max[0] = state.max[1] = kNegInf;
   for (int tile = 0; tile < num_tiles; ++tile) {
     const int stage_offset = tile % STAGES * TILE;
+    const typename Rows::Index current = ahead;  // of tile + STAGES, looked up one tile ago
+    ahead = look_up(tile + STAGES + 1);
     float score[2][4];
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // K of this tile, as copied by all lanes, is visible
     multiply_qk<T, HEAD_DIM>(score, q_frag, k_smem + stage_offset);
     __syncwarp();  // all lanes have read K before its stage is refilled
-    copy_tile(k_smem, k_gmem, p.k_stride.len, tile + STAGES);
+    copy_tile(k_smem, k_gmem, p.k_stride, tile + STAGES, current);
 
-    update_softmax<HEAD_DIM>(state, score, rows, range.begin + tile * BLOCK_KV + warp_row, p.scale_log2);
+    update_softmax<HEAD_DIM>(state, score, query_rows, first_key(tile), p.scale_log2);
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // V of this tile is visible
     multiply_pv<T, HEAD_DIM>(state, score, v_smem + stage_offset);
     __syncwarp();  // all lanes have read V before its stage is refilled
-    copy_tile(v_smem, v_gmem, p.v_stride.len, tile + STAGES);
+    copy_tile(v_smem, v_gmem, p.v_stride, tile + STAGES, current);
   }
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // every warp has read its tiles: their memory now holds the states

@@ -1,0 +1,75 @@
+// Where the rows of K and V lie: contiguous, or in pages. The kernels are written once, over either.
+#pragma once
+
+#include "attention/params.h"
+#include "common/platform.h"
+#include "common/warp.h"
+
+namespace spark {
+
+// Rows of one sequence. A lane looks up the row of one key, ahead of time; the warp then copies every lane's row.
+struct ContiguousRows {
+  using Index = int;  // the key
+
+  SPARK_DEVICE ContiguousRows(const DecodeParams&, int batch) : batch_(batch) {}
+
+  template <typename T>
+  SPARK_DEVICE const T* head_base(const void* tensor, const TensorStrides& stride, int head) const {
+    return static_cast<const T*>(tensor) + batch_ * stride.batch + head * stride.head;
+  }
+
+  SPARK_DEVICE Index look_up(int kv, int) const { return kv; }
+
+  // The row `row` keys behind the one that lane 0 has looked up.
+  SPARK_DEVICE static Index from_lane(Index, int first_kv, int row) { return first_kv + row; }
+
+  template <typename T>
+  SPARK_DEVICE static const T* row(const T* base, const TensorStrides& stride, Index kv) {
+    return base + kv * stride.len;
+  }
+
+ private:
+  int batch_;
+};
+
+struct PagedRows {
+  struct Index {
+    int page;
+    int slot;
+  };
+
+  SPARK_DEVICE PagedRows(const DecodeParams& p, int batch)
+      : table_(p.page_table + batch * p.page_table_stride), page_size_(p.page_size), num_pages_(p.num_pages) {}
+
+  template <typename T>
+  SPARK_DEVICE const T* head_base(const void* pages, const TensorStrides& stride, int head) const {
+    return static_cast<const T*>(pages) + head * stride.head;
+  }
+
+  // Keys at or past `kv_end` have no page: the table is not read for them.
+  SPARK_DEVICE Index look_up(int kv, int kv_end) const {
+    if (kv >= kv_end) return {0, 0};
+    const int entry = kv / page_size_;
+    const int page = table_[entry];
+#if SPARK_CHECKS
+    if (page < 0 || page >= num_pages_) __trap();
+#endif
+    return {page, kv - entry * page_size_};
+  }
+
+  SPARK_DEVICE static Index from_lane(Index mine, int, int row) {
+    return {__shfl_sync(kFullMask, mine.page, row), __shfl_sync(kFullMask, mine.slot, row)};
+  }
+
+  template <typename T>
+  SPARK_DEVICE static const T* row(const T* base, const TensorStrides& stride, Index index) {
+    return base + index.page * stride.batch + index.slot * stride.len;
+  }
+
+ private:
+  const int32_t* table_;
+  int page_size_;
+  int num_pages_;
+};
+
+}  // namespace spark

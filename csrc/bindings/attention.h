@@ -1,0 +1,158 @@
+// What the attention operators share at the door: the query's side of the params, the partials, and the two launches.
+#pragma once
+
+#include "attention/params.h"
+#include "bindings/tensors.h"
+#include "bindings/variants.h"
+#include "common/dtype.h"
+
+namespace spark::bindings {
+
+using tvm::ffi::Optional;
+
+inline constexpr double LOG2_E = 1.4426950408889634;
+
+inline void check_on_backend(const TensorView& q) {
+  if (q.device().device_type != SPARK_DEVICE_TYPE) {
+    TVM_FFI_THROW(ValueError) << "q is on device type " << q.device().device_type << ", accepted is "
+                              << (SPARK_DEVICE_TYPE == kDLCPU ? "the CPU: this library is the emulator's"
+                                                              : "a CUDA device: this library is not the emulator's");
+  }
+}
+
+inline void check_float16(const char* name, const TensorView& tensor) {
+  const DLDataType dtype = tensor.dtype();
+  if (dtype.bits != 16 || (dtype.code != kDLBfloat && dtype.code != kDLFloat) || dtype.lanes != 1) {
+    TVM_FFI_THROW(TypeError) << name << " has dtype " << dtype_text(dtype) << ", accepted are bfloat16 and float16";
+  }
+}
+
+// As params.h wants it; after check_float16.
+inline int32_t dtype_code(const TensorView& tensor) {
+  return static_cast<int32_t>(tensor.dtype().code == kDLBfloat ? DType::bf16 : DType::fp16);
+}
+
+// Values that live on the device are not read; on the CPU they are checked here.
+inline void check_kv_lens(const TensorView& kv_lens, int64_t batch, int64_t kv_len, DLDevice device) {
+  check_device("kv_lens", kv_lens, device);
+  check_dtype("kv_lens", kv_lens, INT32);
+  check_shape("kv_lens", kv_lens, {batch});
+  check_contiguous("kv_lens", kv_lens);
+  if (device.device_type != kDLCPU) return;
+  const int32_t* values = static_cast<const int32_t*>(data_of(kv_lens));
+  for (int64_t b = 0; b < batch; ++b) {
+    if (values[b] < 0 || values[b] > kv_len) {
+      TVM_FFI_THROW(ValueError) << "kv_lens[" << b << "] is " << values[b] << ", accepted is 0 to " << kv_len
+                                << ", the length of k";
+    }
+  }
+}
+
+inline Partials check_partials(const TensorView& acc, const TensorView& max, const TensorView& sum,
+                               const TensorView& like) {
+  const int64_t batch = like.size(0), qo_len = like.size(1), heads = like.size(2), head_dim = like.size(3);
+  check_rank("part_max", max, 4, "[batch, qo_len, num_qo_heads, num_splits]");
+  const int64_t num_splits = max.size(3);
+  check_shape("part_acc", acc, {batch, qo_len, heads, num_splits, head_dim});
+  check_shape("part_max", max, {batch, qo_len, heads, num_splits});
+  check_shape("part_sum", sum, {batch, qo_len, heads, num_splits});
+  const struct {
+    const char* name;
+    const TensorView& tensor;
+  } parts[] = {{"part_acc", acc}, {"part_max", max}, {"part_sum", sum}};
+  for (const auto& part : parts) {
+    check_device(part.name, part.tensor, like.device());
+    check_dtype(part.name, part.tensor, FLOAT32);
+    check_contiguous(part.name, part.tensor);
+  }
+  if (reinterpret_cast<uintptr_t>(data_of(acc)) % 16 != 0) {
+    TVM_FFI_THROW(ValueError) << "part_acc does not start at a multiple of 16 bytes";
+  }
+  return {static_cast<float*>(data_of(acc)), static_cast<float*>(data_of(max)), static_cast<float*>(data_of(sum))};
+}
+
+inline CombineParams combine_params(const Partials& partials, int64_t num_splits, const TensorView& out,
+                                    const Optional<TensorView>& lse) {
+  CombineParams p = {};
+  p.dtype = dtype_code(out);
+  p.head_dim = int32_of("head_dim", out.size(3));
+  p.partials = partials;
+  p.out = data_of(out);
+  p.out_stride = row_strides("out", out);
+  check_no_overlap("out", out);
+  p.batch = int32_of("batch", out.size(0));
+  p.qo_len = int32_of("qo_len", out.size(1));
+  p.num_qo_heads = int32_of("num_qo_heads", out.size(2));
+  p.num_splits = int32_of("num_splits", num_splits);
+  if (lse.has_value()) {
+    check_device("lse", lse.value(), out.device());
+    check_dtype("lse", lse.value(), FLOAT32);
+    check_shape("lse", lse.value(), {out.size(0), out.size(1), out.size(2)});
+    check_contiguous("lse", lse.value());
+    p.lse = static_cast<float*>(data_of(lse.value()));
+  }
+  return p;
+}
+
+// The query's side of a decode call.
+inline DecodeParams query_params(const TensorView& q, double scale, bool causal) {
+  check_rank("q", q, 4, "[batch, qo_len, num_qo_heads, head_dim]");
+  check_on_backend(q);
+  check_float16("q", q);
+  DecodeParams p = {};
+  p.dtype = dtype_code(q);
+  p.head_dim = int32_of("head_dim", q.size(3));
+  p.q = data_of(q);
+  p.q_stride = row_strides("q", q);
+  p.batch = int32_of("batch", q.size(0));
+  p.qo_len = int32_of("qo_len", q.size(1));
+  p.num_qo_heads = int32_of("num_qo_heads", q.size(2));
+  p.scale_log2 = static_cast<float>(scale * LOG2_E);
+  p.causal = causal ? 1 : 0;
+  return p;
+}
+
+// K and V, [batch or num_pages, kv_len or page_size, num_kv_heads, head_dim] both.
+inline void set_kv(DecodeParams& p, const char* k_name, const TensorView& k, const char* v_name, const TensorView& v,
+                   const TensorView& q) {
+  check_shape(v_name, v, {k.size(0), k.size(1), k.size(2), q.size(3)});
+  for (const auto& [name, tensor] : {std::pair<const char*, const TensorView&>{k_name, k}, {v_name, v}}) {
+    check_dtype(name, tensor, q.dtype());
+    check_device(name, tensor, q.device());
+  }
+  p.k = data_of(k);
+  p.v = data_of(v);
+  p.k_stride = row_strides(k_name, k);
+  p.v_stride = row_strides(v_name, v);
+  p.num_kv_heads = int32_of("num_kv_heads", k.size(2));
+}
+
+// Where a call's results go.
+struct DecodeOutputs {
+  const TensorView& out;
+  const Optional<TensorView>& lse;
+  const TensorView& part_acc;
+  const TensorView& part_max;
+  const TensorView& part_sum;
+};
+
+// Runs a variant and, behind it, the combine variant. part_max's last size is num_splits.
+inline void run_decode(const char* family, int64_t variant, int64_t combine_variant, DecodeParams& p,
+                       const TensorView& q, const DecodeOutputs& outputs) {
+  check_shape("out", outputs.out, {q.size(0), q.size(1), q.size(2), q.size(3)});
+  check_dtype("out", outputs.out, q.dtype());
+  check_device("out", outputs.out, q.device());
+  p.partials = check_partials(outputs.part_acc, outputs.part_max, outputs.part_sum, q);
+  p.num_splits = int32_of("num_splits", outputs.part_max.size(3));
+  CombineParams combine = combine_params(p.partials, p.num_splits, outputs.out, outputs.lse);
+  combine.dependent = 1;
+  if (p.batch == 0) return;
+
+  const Variant& decode_entry = variant_for(family, variant);
+  const Variant& combine_entry = variant_for("combine", combine_variant);
+  const LaunchContext context(q.device());
+  raise_if_failed(decode_entry.launcher(&p, context.stream()));
+  raise_if_failed(combine_entry.launcher(&combine, context.stream()));
+}
+
+}  // namespace spark::bindings
