@@ -9,6 +9,7 @@ namespace spark {
 
 // Rows of one sequence. A lane looks up the row of one key, ahead of time; the warp then copies every lane's row.
 struct ContiguousRows {
+  static constexpr bool CONTIGUOUS = true;
   using Index = int;  // the key
 
   SPARK_DEVICE ContiguousRows(const DecodeParams&, int batch) : batch_(batch) {}
@@ -33,6 +34,7 @@ struct ContiguousRows {
 };
 
 struct PagedRows {
+  static constexpr bool CONTIGUOUS = false;
   struct Index {
     int page;
     int slot;
