@@ -147,8 +147,10 @@ def _prepare(survey: Survey, progress: Progress, notes: list[str]) -> CacheState
 
 def _run(survey: Survey, jobs: Jobs, cache: CacheState, progress: Progress, lock_fd: int, run: NinjaRun) -> None:
     plan = survey.plan
-    environ = {name: value for name, value in plan.environ.items() if name != "SPARKCTL_CCACHE"}
-    environ |= {**cache.environ, "TMPDIR": path_text(plan.folder / "tmp", plan.root)}
+    # One language for every compiler: the cache keys on it, and what a hit replays must read the same everywhere.
+    dropped = {"SPARKCTL_CCACHE", "LANG", "LANGUAGE"} | {name for name in plan.environ if name.startswith("LC_")}
+    environ = {name: value for name, value in plan.environ.items() if name not in dropped}
+    environ |= {**cache.environ, "LC_ALL": "C.UTF-8", "TMPDIR": path_text(plan.folder / "tmp", plan.root)}
     if cache.program:
         environ["SPARKCTL_CCACHE"] = str(cache.program)
 

@@ -41,6 +41,13 @@ def test_after_deleting_the_build_folder_everything_comes_from_the_cache_with_eq
     assert all(edge.saved_s is not None for edge in result.edges if edge.status == "cached")
 
 
+def test_another_language_of_the_shell_hits(built) -> None:
+    shutil.rmtree(built.root / "build")
+    built.environ.update({"LANG": "tlh_KX.UTF-8", "LC_MESSAGES": "eo"})
+    built.environ.pop("LC_ALL", None)
+    assert statuses(built.build()) == {"cached"}
+
+
 def test_a_clone_in_another_folder_hits(built, tmp_path: Path) -> None:
     other = clone(built, tmp_path / "a clone elsewhere")
     assert statuses(other.build()) == {"cached"}
