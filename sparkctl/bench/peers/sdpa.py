@@ -50,7 +50,7 @@ def _try_arm(name: str, call: Callable[[int], torch.Tensor]) -> PeerArm:
         warnings.simplefilter("always")
         try:
             call(0)
-        except (RuntimeError, NotImplementedError) as error:
+        except RuntimeError as error:
             return PeerArm(name, None, refusal(name, str(error), [str(warning.message) for warning in said]))
     return PeerArm(name, call)
 
