@@ -13,14 +13,29 @@ struct KvRange {
   int end;
 };
 
+// Keys that some query of the sequence may see: a window hides those ahead of the first query's.
+SPARK_HOST_DEVICE KvRange visible_range(const AttentionParams& p, int qo_len, int kv_len) {
+  const int first = p.window < 0 ? 0 : kv_len - qo_len - p.window;
+  return {first > 0 ? first : 0, kv_len};
+}
+
 // Equal tiles per split; every CTA derives its range from the real length, so a captured graph replays at any length.
-SPARK_HOST_DEVICE KvRange split_range(int kv_len, int split, int num_splits, int block_kv) {
-  const int tiles = ceil_div(kv_len, block_kv);
+SPARK_HOST_DEVICE KvRange split_range(const KvRange& visible, int split, int num_splits, int block_kv) {
+  const int tiles = ceil_div(visible.end - visible.begin, block_kv);
   const int tiles_per_split = ceil_div(tiles, num_splits);
-  const int64_t begin = static_cast<int64_t>(split) * tiles_per_split * block_kv;
-  if (begin >= kv_len) return {kv_len, kv_len};
+  const int64_t begin = visible.begin + static_cast<int64_t>(split) * tiles_per_split * block_kv;
+  if (begin >= visible.end) return {visible.end, visible.end};
   const int64_t end = begin + static_cast<int64_t>(tiles_per_split) * block_kv;
-  return {static_cast<int>(begin), end < kv_len ? static_cast<int>(end) : kv_len};
+  return {static_cast<int>(begin), end < visible.end ? static_cast<int>(end) : visible.end};
+}
+
+// Keys that the query at `position` of qo_len sees, before a mask.
+SPARK_HOST_DEVICE KvRange visible_to(const AttentionParams& p, int position, int qo_len, int kv_len) {
+  const int own = kv_len - qo_len + position;
+  const int first = p.window < 0 ? 0 : own - p.window;
+  const int begin = first > 0 ? first : 0;
+  const int end = p.causal ? own + 1 : kv_len;
+  return {begin, end > begin ? end : begin};
 }
 
 // One packed query row: the group's heads vary fastest, then the query position.
@@ -28,22 +43,21 @@ struct QueryRow {
   bool valid;
   int position;  // in [0, qo_len)
   int head;      // in [0, num_qo_heads)
-  int kv_limit;  // keys below this index are visible; 0 for a row that is padding
+  KvRange keys;  // visible ones, before a mask; empty for a row that is padding
 };
 
-SPARK_HOST_DEVICE QueryRow query_row(const DecodeParams& p, int kv_head, int packed, int kv_len) {
+SPARK_HOST_DEVICE QueryRow query_row(const AttentionParams& p, int kv_head, int packed, int kv_len) {
   const int group = p.num_qo_heads / p.num_kv_heads;
   QueryRow row;
   row.valid = packed < group * p.qo_len;
   row.position = row.valid ? packed / group : 0;
   row.head = kv_head * group + (row.valid ? packed % group : 0);
-  const int limit = p.causal ? kv_len - p.qo_len + row.position + 1 : kv_len;
-  row.kv_limit = row.valid ? (limit > 0 ? limit : 0) : 0;
+  row.keys = row.valid ? visible_to(p, row.position, p.qo_len, kv_len) : KvRange{0, 0};
   return row;
 }
 
 // The number of keys of one sequence, never more than K and V hold.
-SPARK_HOST_DEVICE int sequence_kv_len(const DecodeParams& p, int batch) {
+SPARK_HOST_DEVICE int sequence_kv_len(const AttentionParams& p, int batch) {
   if (p.kv_lens == nullptr) return p.kv_len;
   const int len = p.kv_lens[batch];
 #if SPARK_CHECKS

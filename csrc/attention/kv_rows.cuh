@@ -12,7 +12,7 @@ struct ContiguousRows {
   static constexpr bool CONTIGUOUS = true;
   using Index = int;  // the key
 
-  SPARK_DEVICE ContiguousRows(const DecodeParams&, int batch) : batch_(batch) {}
+  SPARK_DEVICE ContiguousRows(const AttentionParams&, int batch) : batch_(batch) {}
 
   template <typename T>
   SPARK_DEVICE const T* head_base(const void* tensor, const TensorStrides& stride, int head) const {
@@ -40,7 +40,7 @@ struct PagedRows {
     int slot;
   };
 
-  SPARK_DEVICE PagedRows(const DecodeParams& p, int batch)
+  SPARK_DEVICE PagedRows(const AttentionParams& p, int batch)
       : table_(p.page_table + batch * p.page_table_stride), page_size_(p.page_size), num_pages_(p.num_pages) {}
 
   template <typename T>

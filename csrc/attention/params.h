@@ -21,37 +21,66 @@ struct Partials {
   float* sum;  // [batch, qo_len, num_qo_heads, num_splits]; sum of exp2(score - max)
 };
 
-// Decode over contiguous or paged K and V; group = num_qo_heads / num_kv_heads.
-struct DecodeParams {
+// Strides of a boolean [batch, num_qo_heads, qo_len, kv_len] mask whose last stride is 1; 0 along a broadcast axis.
+struct MaskStrides {
+  int64_t batch;
+  int64_t head;
+  int64_t row;
+};
+
+// What decode and prefill share: q, contiguous or paged K and V, and which scores count how.
+// group = num_qo_heads / num_kv_heads.
+struct AttentionParams {
   const void* q;           // [batch, qo_len, num_qo_heads, head_dim]
   const void* k;           // [batch, kv_len, num_kv_heads, head_dim], or [num_pages, page_size, num_kv_heads, head_dim]
   const void* v;           // as k
   const int32_t* kv_lens;  // [batch], nullable where contiguous: every sequence then has kv_len keys
   const int32_t* page_table;  // [batch, max_pages], page ids; null where contiguous
-  Partials partials;
+  const uint8_t* mask;        // [batch, num_qo_heads, qo_len, kv_len], not 0: visible; nullable
   TensorStrides q_stride;
   TensorStrides k_stride;
   TensorStrides v_stride;
   int64_t page_table_stride;  // from one sequence's pages to the next one's
-  int32_t dtype;              // a DType, of q, k and v
+  MaskStrides mask_stride;
+  int32_t dtype;  // a DType, of q, k and v
   int32_t head_dim;
   int32_t batch;
   int32_t qo_len;
   int32_t num_qo_heads;
   int32_t num_kv_heads;
-  int32_t kv_len;     // of K and V; where paged the longest that the table has room for
-  int32_t page_size;  // keys of a page; 0 where contiguous
-  int32_t num_pages;  // of k and v; 0 where contiguous
+  int32_t kv_len;       // of K and V; where paged the longest that the table has room for
+  int32_t page_size;    // keys of a page; 0 where contiguous
+  int32_t num_pages;    // of k and v; 0 where contiguous
+  float scale_log2;     // softmax scale * log2(e)
+  float softcap_log2;   // soft-cap * log2(e); 0: scores are not capped
+  float softcap_scale;  // 2 * log2(e) * softmax scale / soft-cap
+  int32_t causal;       // query i, at position kv_len - qo_len + i, sees no key behind its position
+  int32_t window;       // query i sees at most this many keys ahead of its position; -1: all
+};
+
+struct DecodeParams : AttentionParams {
+  Partials partials;
   int32_t num_splits;
-  float scale_log2;  // softmax scale * log2(e)
-  int32_t causal;    // bottom-right: query i sees keys <= kv_len - qo_len + i
+};
+
+// Ragged batches are packed: with qo_indptr q and out are [total_qo, num_qo_heads, head_dim] and sequence b has the
+// rows [qo_indptr[b], qo_indptr[b + 1]); with kv_indptr the same holds for k and v. qo_len and kv_len are then the
+// longest.
+struct PrefillParams : AttentionParams {
+  const int32_t* qo_indptr;  // [batch + 1], nullable
+  const int32_t* kv_indptr;  // [batch + 1], nullable
+  const float* sinks;        // [num_qo_heads], natural-log logits, nullable
+  void* out;                 // as q
+  float* lse;                // [batch, qo_len, num_qo_heads] or [total_qo, num_qo_heads], natural log, nullable
+  TensorStrides out_stride;
 };
 
 // The merge of the splits.
 struct CombineParams {
   Partials partials;
-  void* out;   // [batch, qo_len, num_qo_heads, head_dim]
-  float* lse;  // [batch, qo_len, num_qo_heads], natural log, nullable
+  void* out;           // [batch, qo_len, num_qo_heads, head_dim]
+  float* lse;          // [batch, qo_len, num_qo_heads], natural log, nullable
+  const float* sinks;  // [num_qo_heads], one more logit of every row of a head, without a value; nullable
   TensorStrides out_stride;
   int32_t dtype;  // a DType, of out
   int32_t head_dim;
@@ -64,7 +93,10 @@ struct CombineParams {
 
 // Host and device must read the same bytes.
 static_assert(sizeof(TensorStrides) == 24 && sizeof(Partials) == 24, "params.h: a field was padded");
-static_assert(sizeof(DecodeParams) == 192, "params.h: DecodeParams changed size");
-static_assert(sizeof(CombineParams) == 96, "params.h: CombineParams changed size");
+static_assert(sizeof(MaskStrides) == 24, "params.h: a field was padded");
+static_assert(sizeof(AttentionParams) == 208, "params.h: AttentionParams changed size");
+static_assert(sizeof(DecodeParams) == 240, "params.h: DecodeParams changed size");
+static_assert(sizeof(PrefillParams) == 272, "params.h: PrefillParams changed size");
+static_assert(sizeof(CombineParams) == 104, "params.h: CombineParams changed size");
 
 }  // namespace spark

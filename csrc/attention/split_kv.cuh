@@ -7,6 +7,7 @@
 
 #include "attention/geometry.h"
 #include "attention/kv_rows.cuh"
+#include "attention/scores.cuh"
 #include "attention/softmax.cuh"
 #include "common/memory.h"
 #include "common/types.h"
@@ -36,9 +37,9 @@ SPARK_DEVICE void load_tile(T* tile_smem, const T* base_gmem, const TensorStride
   }
 }
 
-// The score of this lane's key, in the log2 domain; -inf where the row does not see it.
+// q . k of this lane's key.
 template <typename T, int HEAD_DIM>
-SPARK_DEVICE float dot_qk(const float* q_smem, const T* key_smem, bool visible, float scale_log2) {
+SPARK_DEVICE float dot_qk(const float* q_smem, const T* key_smem) {
   float dot = 0.0f;
 #pragma unroll
   for (int d = 0; d < HEAD_DIM; d += SCALAR_CHUNK) {
@@ -50,7 +51,7 @@ SPARK_DEVICE float dot_qk(const float* q_smem, const T* key_smem, bool visible, 
       dot = fmaf(q_smem[d + 2 * w + 1], pair.y, dot);
     }
   }
-  return visible ? dot * scale_log2 : kNegInf;
+  return dot;
 }
 
 // acc += P V over the tile; lane l owns dims l, l + 32, ...
@@ -86,7 +87,7 @@ SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
   const int batch = blockIdx.z;
   const int lane = lane_id();
   const int kv_len = sequence_kv_len(p, batch);
-  const KvRange range = split_range(kv_len, split, p.num_splits, SCALAR_TILE);
+  const KvRange range = split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, SCALAR_TILE);
   const QueryRow row = query_row(p, kv_head, blockIdx.x % passes * SCALAR_ROWS + warp_id(), kv_len);
 
   float* q_row = q_smem + warp_id() * HEAD_DIM;
@@ -95,6 +96,7 @@ SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
   const Rows rows(p, batch);
   const T* k_gmem = rows.template head_base<T>(p.k, p.k_stride, kv_head);
   const T* v_gmem = rows.template head_base<T>(p.v, p.v_stride, kv_head);
+  const uint8_t* mask = mask_row(p, batch, row.head, row.position);
   for (int d = lane; d < HEAD_DIM; d += 32) q_row[d] = row.valid ? to_float(q_gmem[d]) : 0.0f;
   // q_row is read by its own warp alone, behind the first barrier of the loop
 
@@ -109,7 +111,8 @@ SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
     load_tile<T, HEAD_DIM, Rows>(v_smem, v_gmem, p.v_stride, current, kv, range.end);
     __syncthreads();  // the tile is written
 
-    const float score = dot_qk<T, HEAD_DIM>(q_row, k_smem + lane * ROW, kv + lane < row.kv_limit, p.scale_log2);
+    const float dot = dot_qk<T, HEAD_DIM>(q_row, k_smem + lane * ROW);
+    const float score = key_visible(row.keys, mask, kv + lane) ? score_log2(p, dot) : kNegInf;
     const float new_max = fmaxf(max, warp_max(score));
     const float factor = rescale_factor(max, new_max);
     const float weight = exp2_fast(score - softmax_shift(new_max));

@@ -8,6 +8,7 @@
 
 #include "attention/geometry.h"
 #include "attention/kv_rows.cuh"
+#include "attention/scores.cuh"
 #include "attention/softmax.cuh"
 #include "attention/swizzle.h"
 #include "common/memory.h"
@@ -100,11 +101,36 @@ SPARK_DEVICE void multiply_qk(float (&score)[2][4], const uint32_t (&q_frag)[HEA
   }
 }
 
-// Scores -> weights, and the state under the new maximum. `kv` is the key of this warp's first column.
+// Raw q . k -> scores in the log2 domain, -inf where a row does not see the key. `kv` is the key of this warp's first
+// column.
+SPARK_DEVICE void finish_scores(float (&score)[2][4], const AttentionParams& p, const QueryRow (&rows)[2], int batch,
+                                int kv) {
+  const int first = kv + (lane_id() % 4) * 2;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& s = score[n][i];
+      s = contains(rows[i / 2].keys, first + n * 8 + i % 2) ? score_log2(p, s) : kNegInf;
+    }
+  }
+  if (p.mask == nullptr) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t* mask = mask_row(p, batch, rows[half].head, rows[half].position);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (!key_visible(rows[half].keys, mask, first + n * 8 + j)) score[n][2 * half + j] = kNegInf;
+      }
+    }
+  }
+}
+
+// Scores -> weights, and the state under the new maximum.
 template <int HEAD_DIM>
-SPARK_DEVICE void update_softmax(MmaDecodeState<HEAD_DIM>& state, float (&score)[2][4], const QueryRow (&rows)[2],
-                                 int kv, float scale_log2) {
-  const int pair = (lane_id() % 4) * 2;
+SPARK_DEVICE void update_softmax(MmaDecodeState<HEAD_DIM>& state, float (&score)[2][4]) {
   float factor[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -113,9 +139,7 @@ SPARK_DEVICE void update_softmax(MmaDecodeState<HEAD_DIM>& state, float (&score)
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        float& s = score[n][2 * half + j];
-        s = kv + n * 8 + pair + j < rows[half].kv_limit ? s * scale_log2 : kNegInf;
-        max = fmaxf(max, s);
+        max = fmaxf(max, score[n][2 * half + j]);
       }
     }
     max = quad_max(max);
@@ -242,7 +266,7 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   const int split = blockIdx.y;
   const int batch = blockIdx.z;
   const int kv_len = sequence_kv_len(p, batch);
-  const KvRange range = split_range(kv_len, split, p.num_splits, BLOCK_KV);
+  const KvRange range = split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, BLOCK_KV);
   const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
   const QueryRow query_rows[2] = {query_row(p, kv_head, first_row + lane_id() / 4, kv_len),
                                   query_row(p, kv_head, first_row + lane_id() / 4 + 8, kv_len)};
@@ -292,7 +316,8 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     __syncwarp();  // all lanes have read K before its stage is refilled
     copy_tile(k_smem, k_gmem, p.k_stride, tile + STAGES, current);
 
-    update_softmax<HEAD_DIM>(state, score, query_rows, first_key(tile), p.scale_log2);
+    finish_scores(score, p, query_rows, batch, first_key(tile));
+    update_softmax<HEAD_DIM>(state, score);
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // V of this tile is visible

@@ -94,8 +94,59 @@ inline CombineParams combine_params(const Partials& partials, int64_t num_splits
   return p;
 }
 
+// Which scores count how; params.h says what each means.
+struct ScoreOptions {
+  double scale;
+  bool causal;
+  int64_t window;  // -1: off
+  double softcap;  // 0: off
+  const Optional<TensorView>& mask;
+};
+
+// A mask [batch, num_qo_heads, qo_len, kv_len] of one byte an element; broadcast axes have stride 0.
+inline void set_mask(AttentionParams& p, const TensorView& mask, const TensorView& q, int64_t qo_len, int64_t kv_len) {
+  check_device("mask", mask, q.device());
+  if (mask.dtype().bits != 8 || mask.dtype().lanes != 1) {
+    TVM_FFI_THROW(TypeError) << "mask has dtype " << dtype_text(mask.dtype()) << ", accepted is bool";
+  }
+  check_shape("mask", mask, {p.batch, p.num_qo_heads, qo_len, kv_len});
+  if (mask.size(3) > 1 && mask.stride(3) != 1) {
+    TVM_FFI_THROW(ValueError) << "mask has last stride " << mask.stride(3) << ", accepted is 1";
+  }
+  p.mask = static_cast<const uint8_t*>(data_of(mask));
+  p.mask_stride = {mask.stride(0), mask.stride(1), mask.stride(2)};
+}
+
+// After q, k and v; qo_len and kv_len are the mask's.
+inline void set_options(AttentionParams& p, const ScoreOptions& options, const TensorView& q, int64_t qo_len,
+                        int64_t kv_len) {
+  if (options.window < -1) {
+    TVM_FFI_THROW(ValueError) << "window is " << options.window << ", accepted is 0 or more, or -1 for none";
+  }
+  if (!(options.softcap >= 0.0)) {
+    TVM_FFI_THROW(ValueError) << "softcap is " << options.softcap << ", accepted is more than 0, or 0 for none";
+  }
+  p.scale_log2 = static_cast<float>(options.scale * LOG2_E);
+  if (options.softcap > 0.0) {
+    p.softcap_log2 = static_cast<float>(options.softcap * LOG2_E);
+    p.softcap_scale = static_cast<float>(2.0 * LOG2_E * options.scale / options.softcap);
+  }
+  p.causal = options.causal ? 1 : 0;
+  p.window = static_cast<int32_t>(std::min<int64_t>(options.window, INT32_MAX / 2));
+  if (options.mask.has_value()) set_mask(p, options.mask.value(), q, qo_len, kv_len);
+}
+
+inline const float* check_sinks(const Optional<TensorView>& sinks, const TensorView& q, int64_t num_qo_heads) {
+  if (!sinks.has_value()) return nullptr;
+  check_device("sinks", sinks.value(), q.device());
+  check_dtype("sinks", sinks.value(), FLOAT32);
+  check_shape("sinks", sinks.value(), {num_qo_heads});
+  check_contiguous("sinks", sinks.value());
+  return static_cast<const float*>(data_of(sinks.value()));
+}
+
 // The query's side of a decode call.
-inline DecodeParams query_params(const TensorView& q, double scale, bool causal) {
+inline DecodeParams query_params(const TensorView& q) {
   check_rank("q", q, 4, "[batch, qo_len, num_qo_heads, head_dim]");
   check_on_backend(q);
   check_float16("q", q);
@@ -107,13 +158,11 @@ inline DecodeParams query_params(const TensorView& q, double scale, bool causal)
   p.batch = int32_of("batch", q.size(0));
   p.qo_len = int32_of("qo_len", q.size(1));
   p.num_qo_heads = int32_of("num_qo_heads", q.size(2));
-  p.scale_log2 = static_cast<float>(scale * LOG2_E);
-  p.causal = causal ? 1 : 0;
   return p;
 }
 
 // K and V, [batch or num_pages, kv_len or page_size, num_kv_heads, head_dim] both.
-inline void set_kv(DecodeParams& p, const char* k_name, const TensorView& k, const char* v_name, const TensorView& v,
+inline void set_kv(AttentionParams& p, const char* k_name, const TensorView& k, const char* v_name, const TensorView& v,
                    const TensorView& q) {
   check_shape(v_name, v, {k.size(0), k.size(1), k.size(2), q.size(3)});
   for (const auto& [name, tensor] : {std::pair<const char*, const TensorView&>{k_name, k}, {v_name, v}}) {
@@ -138,7 +187,7 @@ struct DecodeOutputs {
 
 // Runs a variant and, behind it, the combine variant. part_max's last size is num_splits.
 inline void run_decode(const char* family, int64_t variant, int64_t combine_variant, DecodeParams& p,
-                       const TensorView& q, const DecodeOutputs& outputs) {
+                       const TensorView& q, const DecodeOutputs& outputs, const Optional<TensorView>& sinks) {
   check_shape("out", outputs.out, {q.size(0), q.size(1), q.size(2), q.size(3)});
   check_dtype("out", outputs.out, q.dtype());
   check_device("out", outputs.out, q.device());
@@ -146,6 +195,7 @@ inline void run_decode(const char* family, int64_t variant, int64_t combine_vari
   p.num_splits = int32_of("num_splits", outputs.part_max.size(3));
   CombineParams combine = combine_params(p.partials, p.num_splits, outputs.out, outputs.lse);
   combine.dependent = 1;
+  combine.sinks = check_sinks(sinks, q, p.num_qo_heads);
   if (p.batch == 0) return;
 
   const Variant& decode_entry = variant_for(family, variant);

@@ -8,8 +8,9 @@ namespace spark::bindings {
 // K and V contiguous: k, v [batch, kv_len, num_kv_heads, head_dim]; kv_lens int32 [batch] or None.
 void decode(int64_t variant, int64_t combine_variant, TensorView q, TensorView k, TensorView v,
             Optional<TensorView> kv_lens, TensorView out, Optional<TensorView> lse, TensorView part_acc,
-            TensorView part_max, TensorView part_sum, double scale, bool causal) {
-  DecodeParams p = query_params(q, scale, causal);
+            TensorView part_max, TensorView part_sum, double scale, bool causal, int64_t window, double softcap,
+            Optional<TensorView> mask, Optional<TensorView> sinks) {
+  DecodeParams p = query_params(q);
   check_rank("k", k, 4, "[batch, kv_len, num_kv_heads, head_dim]");
   check_shape("k", k, {q.size(0), k.size(1), k.size(2), q.size(3)});
   set_kv(p, "k", k, "v", v, q);
@@ -18,17 +19,19 @@ void decode(int64_t variant, int64_t combine_variant, TensorView q, TensorView k
     check_kv_lens(kv_lens.value(), q.size(0), k.size(1), q.device());
     p.kv_lens = static_cast<const int32_t*>(data_of(kv_lens.value()));
   }
-  run_decode("decode", variant, combine_variant, p, q, {out, lse, part_acc, part_max, part_sum});
+  set_options(p, {scale, causal, window, softcap, mask}, q, q.size(1), k.size(1));
+  run_decode("decode", variant, combine_variant, p, q, {out, lse, part_acc, part_max, part_sum}, sinks);
 }
 
 // Merges given partials alone.
 void combine(int64_t variant, TensorView part_acc, TensorView part_max, TensorView part_sum, TensorView out,
-             Optional<TensorView> lse) {
+             Optional<TensorView> lse, Optional<TensorView> sinks) {
   check_rank("out", out, 4, "[batch, qo_len, num_qo_heads, head_dim]");
   check_on_backend(out);
   check_float16("out", out);
   const Partials partials = check_partials(part_acc, part_max, part_sum, out);
   CombineParams p = combine_params(partials, part_max.size(3), out, lse);
+  p.sinks = check_sinks(sinks, out, out.size(2));
   if (out.numel() == 0) return;
   const Variant& entry = variant_for("combine", variant);
   const LaunchContext context(out.device());

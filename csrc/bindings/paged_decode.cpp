@@ -32,8 +32,9 @@ void check_page_ids(const TensorView& page_table, const TensorView& kv_lens, int
 // [batch].
 void paged_decode(int64_t variant, int64_t combine_variant, TensorView q, TensorView k_pages, TensorView v_pages,
                   TensorView page_table, TensorView kv_lens, TensorView out, Optional<TensorView> lse,
-                  TensorView part_acc, TensorView part_max, TensorView part_sum, double scale, bool causal) {
-  DecodeParams p = query_params(q, scale, causal);
+                  TensorView part_acc, TensorView part_max, TensorView part_sum, double scale, bool causal,
+                  int64_t window, double softcap, Optional<TensorView> mask, Optional<TensorView> sinks) {
+  DecodeParams p = query_params(q);
   check_rank("k_pages", k_pages, 4, "[num_pages, page_size, num_kv_heads, head_dim]");
   check_shape("k_pages", k_pages, {k_pages.size(0), k_pages.size(1), k_pages.size(2), q.size(3)});
   set_kv(p, "k_pages", k_pages, "v_pages", v_pages, q);
@@ -53,7 +54,8 @@ void paged_decode(int64_t variant, int64_t combine_variant, TensorView q, Tensor
   check_kv_lens(kv_lens, q.size(0), capacity, q.device());
   check_page_ids(page_table, kv_lens, k_pages.size(1), k_pages.size(0));
   p.kv_lens = static_cast<const int32_t*>(data_of(kv_lens));
-  run_decode("paged_decode", variant, combine_variant, p, q, {out, lse, part_acc, part_max, part_sum});
+  set_options(p, {scale, causal, window, softcap, mask}, q, q.size(1), capacity);
+  run_decode("paged_decode", variant, combine_variant, p, q, {out, lse, part_acc, part_max, part_sum}, sinks);
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(paged_decode, paged_decode);

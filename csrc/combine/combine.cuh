@@ -2,6 +2,7 @@
 //
 // grid: [qo_len * num_qo_heads, batch]; one CTA merges the num_splits partials of one output row.
 // Four dims to a thread; SPLIT_LANES threads share a dim group and take every SPLIT_LANES-th split.
+// A sink is one more logit of the row in the denominator, without a value.
 // A split that saw nothing has sum 0: it weighs 0, whatever its accumulator holds. (Not max -inf: a NaN score leaves
 // the maximum at -inf and must still reach the output.)
 #pragma once
@@ -36,6 +37,13 @@ SPARK_DEVICE MergedRow merge_softmax(const float* max_gmem, const float* sum_gme
   return {max, warp_sum(sum)};
 }
 
+// One more logit in the denominator. The accumulators are merged under the same new maximum.
+SPARK_DEVICE void add_sink(MergedRow& row, float sink_log2) {
+  const float max = fmaxf(row.max, sink_log2);
+  row.sum = row.sum * rescale_factor(row.max, max) + exp2_fast(sink_log2 - softmax_shift(max));
+  row.max = max;
+}
+
 // acc += weight of split s * part
 SPARK_DEVICE void accumulate_split(float4& acc, const float4& part, float split_max, float split_sum, float max) {
   if (split_sum == 0.0f) return;
@@ -65,6 +73,8 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_
   const int num_splits = split_lane < SPLIT_LANES ? p.num_splits : 0;  // threads past the last lane take no split
   const float* acc_gmem = p.partials.acc + first * HEAD_DIM + vector * 4;
 
+  const float sink_log2 = p.sinks == nullptr ? kNegInf : p.sinks[head] * kLog2E;
+
   ptx::griddepcontrol_wait();  // the partials are written
   float4 ahead[AHEAD];
 #pragma unroll
@@ -72,7 +82,8 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_
     const int s = split_lane + i * SPLIT_LANES;
     if (s < num_splits) ahead[i] = *reinterpret_cast<const float4*>(acc_gmem + static_cast<int64_t>(s) * HEAD_DIM);
   }
-  const MergedRow merged = merge_softmax(max_gmem, sum_gmem, p.num_splits);
+  MergedRow merged = merge_softmax(max_gmem, sum_gmem, p.num_splits);
+  if (p.sinks != nullptr) add_sink(merged, sink_log2);
 
   // acc[dims of this thread] = sum over this thread's splits
   float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);

@@ -11,6 +11,7 @@ from sparkctl.bench.buffers import Slots, xor_words
 from sparkctl.bench.measure import Arm
 from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.ops.call import DecodeCall, plan_call
+from sparkctl.ops.options import AttentionOptions
 from sparkctl.ops.plan import DecodeShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 from sparkctl.runtime import Library
@@ -73,13 +74,13 @@ def decode_arm(case: DecodeCase, slots: Slots, call: DecodeCall) -> DecodeArm:
     decode, combine = (call.library.index[name] for name in (call.plan.variant, call.plan.combine_variant))
     workspace = allocate_workspace(slots.q[0], call.plan.num_splits)
     acc, top, total = workspace.part_acc, workspace.part_max, workspace.part_sum
-    scale = case.head_dim**-0.5
+    options = AttentionOptions(scale=case.head_dim**-0.5, causal=case.causal).arguments()
     q, k, v = slots.q, slots.k, slots.v
 
     def run_into(out: Sequence[torch.Tensor]) -> Callable[[int], torch.Tensor]:
         def run(slot: int) -> torch.Tensor:
             into = out[slot]
-            enter(decode, combine, q[slot], k[slot], v[slot], None, into, None, acc, top, total, scale, case.causal)
+            enter(decode, combine, q[slot], k[slot], v[slot], None, into, None, acc, top, total, *options)
             return into
 
         return run

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from sparkctl.errors import SparkctlError
 from sparkctl.ops.devices import EMULATED_SM_COUNT, default_library, sm_count
 from sparkctl.ops.fallback import say_once
-from sparkctl.ops.plan import KERNEL_PREFERENCE, DecodePlan, DecodeShape, accepted, choose_variant, plan_decode
+from sparkctl.ops.options import AttentionOptions
+from sparkctl.ops.plan import KERNEL_PREFERENCE, DecodePlan, DecodeShape, accepted, choose_variant, plan_decode, serves
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 from sparkctl.runtime import BuiltVariant, Library
 
@@ -32,15 +33,13 @@ class DecodeCall:
         inputs: Sequence[torch.Tensor | None],
         outputs: tuple[torch.Tensor, torch.Tensor | None],
         workspace: Workspace,
-        *,
-        scale: float,
-        causal: bool,
+        options: AttentionOptions,
     ) -> None:
         """Launch on the current stream: the family's inputs (q, k, v, …), then (out, lse). C++ checks every tensor."""
         enter = self.library.function(self.plan.family)
         variant, combine = (self.library.index[name] for name in (self.plan.variant, self.plan.combine_variant))
         partials = (workspace.part_acc, workspace.part_max, workspace.part_sum)
-        enter(variant, combine, *inputs, *outputs, *partials, scale, causal)
+        enter(variant, combine, *inputs, *outputs, *partials, *options.arguments())
 
 
 def run_call(
@@ -49,9 +48,7 @@ def run_call(
     out: torch.Tensor | None,
     return_lse: bool,
     workspace: Workspace | None,
-    *,
-    scale: float,
-    causal: bool,
+    options: AttentionOptions,
 ) -> Any:
     """Allocate what the caller did not give, launch, return out or (out, lse). inputs[0] is q."""
     import torch
@@ -61,7 +58,7 @@ def run_call(
     if out is None:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device) if return_lse else None
-    call.run(inputs, (out, lse), workspace or allocate_workspace(q, call.plan.num_splits), scale=scale, causal=causal)
+    call.run(inputs, (out, lse), workspace or allocate_workspace(q, call.plan.num_splits), options)
     return (out, lse) if return_lse else out
 
 
@@ -92,7 +89,7 @@ def plan_call(
         chosen = choose_variant(library.manifest.variants, shape, family=family, kernel=kernel)
     else:
         chosen = library.variant(variant)
-        if chosen.family != family:
+        if not serves(chosen, family):
             raise ValueError(f"variant is {variant}, of family {chosen.family}, accepted is one of family {family}")
         if kernel not in ("auto", chosen.kernel):
             raise ValueError(f"variant is {variant}, which is not a variant of the kernel {kernel} that is asked for")
@@ -172,7 +169,7 @@ def choose_call(
 
 
 def _no_variant(library: Library, shape: DecodeShape, family: str, kernel: str) -> str:
-    candidates = [v for v in library.manifest.variants if v.family == family and kernel in ("auto", v.kernel)]
+    candidates = [v for v in library.manifest.variants if serves(v, family) and kernel in ("auto", v.kernel)]
     dims = sorted({int(v.values["head_dim"]) for v in candidates})
     if shape.head_dim not in dims:
         built = ", ".join(map(str, dims)) or f"none: no {family} kernel is built"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +93,21 @@ def check_kv_lens(kv_lens: Any, q: torch.Tensor, kv_len: int, what: str) -> None
     on_cpu = kv_lens.device.type == "cpu" and q.shape[0] > 0
     if on_cpu and not 0 <= int(kv_lens.min()) <= int(kv_lens.max()) <= kv_len:
         raise ValueError(f"kv_lens is {kv_lens.tolist()}, accepted is 0 to {kv_len}, {what}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    """TypeError unless the value is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, accepted are True and False")
+
+
+def check_float(name: str, value: Any) -> float:
+    """A finite number as float; TypeError or ValueError for anything else."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, accepted is a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} is {value}, accepted is a finite number")
+    return float(value)
 
 
 def check_int(name: str, value: Any) -> None:

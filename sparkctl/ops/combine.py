@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sparkctl.ops import checks
 from sparkctl.ops.call import combine_variant
 from sparkctl.ops.devices import default_library
+from sparkctl.ops.options import check_sinks
 from sparkctl.runtime import Library
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def combine(
     part_sum: torch.Tensor,
     *,
     dtype: torch.dtype,
+    sinks: torch.Tensor | None = None,
     library: Library | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Merge un-normalised partials into (out, lse).
@@ -27,6 +29,7 @@ def combine(
     and part_sum fp32 [batch, qo_len, num_qo_heads, num_splits] the maximum of s = score * scale * log2(e) and the sum
     of exp2(s - part_max). A split with sum 0 weighs nothing and its accumulator is not read. out has `dtype` (bf16 or
     fp16) and shape [batch, qo_len, num_qo_heads, head_dim]; lse is fp32, natural log, -inf where every split is empty.
+    sinks fp32 [num_qo_heads] adds one logit to the denominator of each row of a head.
     """
     import torch
 
@@ -36,10 +39,12 @@ def combine(
         checks.check_tensor(name, tensor)
     checks.check_rank("part_acc", part_acc, 5, "[batch, qo_len, num_qo_heads, num_splits, head_dim]")
     batch, qo_len, num_qo_heads, _, head_dim = part_acc.shape
+    if sinks is not None:
+        check_sinks(sinks, num_qo_heads, part_acc)
     out = torch.empty((batch, qo_len, num_qo_heads, head_dim), dtype=dtype, device=part_acc.device)
     lse = torch.empty((batch, qo_len, num_qo_heads), dtype=torch.float32, device=part_acc.device)
     if library is None:
         library = default_library(str(part_acc.device))
     name = combine_variant(library, checks.check_dtype("out", out), head_dim)
-    library.function("combine")(library.index[name], part_acc, part_max, part_sum, out, lse)
+    library.function("combine")(library.index[name], part_acc, part_max, part_sum, out, lse, sinks)
     return out, lse

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.ops import checks
 from sparkctl.ops.call import PLAIN_TORCH, OperatorBackend, choose_call, hand_over, run_call
-from sparkctl.ops.fallback import decode_torch
+from sparkctl.ops.fallback import attention_torch
+from sparkctl.ops.options import check_options, visible_length
 from sparkctl.ops.plan import DecodeShape
 from sparkctl.ops.workspace import Workspace
 from sparkctl.runtime import Library
@@ -25,6 +27,10 @@ def decode(
     kv_lens: torch.Tensor | None = None,
     scale: float | None = None,
     causal: bool = False,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     num_splits: int | None = None,
     max_kv_len: int | None = None,
     out: torch.Tensor | None = None,
@@ -43,6 +49,11 @@ def decode(
     lengths. `causal` is bottom-right aligned: query i sees keys <= kv_len - qo_len + i. `scale` defaults to
     1/sqrt(head_dim). A row with no visible key gets out 0 and lse -inf.
 
+    `window` w hides keys more than w before the query's own position. `softcap` c makes scores c * tanh(score / c).
+    `mask` is boolean, True where visible: [qo_len, kv_len], [batch, 1 or qo_len, kv_len] or [batch, 1 or num_qo_heads,
+    1 or qo_len, kv_len]. `sinks` float32 [num_qo_heads] adds one logit to each row of a head, in the denominator alone;
+    lse counts it. All of them may be combined; where they are off they cost nothing.
+
     num_splits None plans the splits for `max_kv_len` (default: k's length); the real lengths are read on the device, so
     a captured graph replays at any length. `kernel` and `variant` force a choice; `backend` "auto" runs the library for
     CUDA tensors and plain torch for CPU tensors, "emulator" the CPU emulator's library.
@@ -52,13 +63,23 @@ def decode(
     library is built for the device.
     """
     shape = _check(q, k, v, kv_lens, out, max_kv_len, num_splits)
-    scale = shape.head_dim**-0.5 if scale is None else float(scale)
+    options = check_options(
+        q,
+        (shape.batch, shape.num_qo_heads, shape.qo_len, k.shape[1]),
+        scale=scale,
+        causal=causal,
+        window=window,
+        softcap=softcap,
+        mask=mask,
+        sinks=sinks,
+    )
+    shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
     call = choose_call(q, shape, "decode", kernel, variant, backend, library, num_splits, workspace)
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:
-        return run_call(call, (q, k, v, kv_lens), out, return_lse, workspace, scale=scale, causal=causal)
-    result, lse = decode_torch(q, k, v, kv_lens=kv_lens, scale=scale, causal=causal)
+        return run_call(call, (q, k, v, kv_lens), out, return_lse, workspace, options)
+    result, lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
     return hand_over(result, lse, out, return_lse)
 
 

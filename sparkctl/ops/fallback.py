@@ -1,9 +1,11 @@
-"""Decode in plain torch, vectorised: what CPU tensors get, and shapes that the library has no variant for."""
+"""Attention in plain torch, vectorised: what CPU tensors get, and shapes that the library has no variant for."""
 
 from __future__ import annotations
 
 import warnings
 from typing import TYPE_CHECKING
+
+from sparkctl.ops.options import AttentionOptions
 
 if TYPE_CHECKING:
     import torch
@@ -18,18 +20,18 @@ def say_once(message: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
-def decode_torch(
+def attention_torch(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
     *,
     kv_lens: torch.Tensor | None,
-    scale: float,
-    causal: bool,
+    options: AttentionOptions,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """out [batch, qo_len, num_qo_heads, head_dim] in q's dtype and lse [batch, qo_len, num_qo_heads] in fp32.
 
-    fp32 throughout; keys at or past a sequence's length are not read.
+    q [batch, qo_len, num_qo_heads, head_dim], k and v [batch, kv_len, num_kv_heads, head_dim]. fp32 throughout; keys
+    at or past a sequence's length are not read.
     """
     import torch
 
@@ -43,19 +45,29 @@ def decode_torch(
         else kv_lens.to(device=q.device, dtype=torch.int64)
     )
     present = positions[None, :] < lens[:, None]  # [batch, kv_len]
-    limit = lens[:, None].expand(batch, qo_len)
-    if causal:
-        limit = limit - qo_len + torch.arange(qo_len, device=q.device)[None, :] + 1
-    visible = positions[None, None, :] < limit[:, :, None]  # [batch, qo_len, kv_len]
+    own = lens[:, None] - qo_len + torch.arange(qo_len, device=q.device)  # position of each query, [batch, qo_len]
+    visible = present[:, None, :].expand(batch, qo_len, kv_len)
+    if options.causal:
+        visible = visible & (positions <= own[:, :, None])
+    if options.window is not None:
+        visible = visible & (positions >= own[:, :, None] - options.window)
+    visible = visible[:, None]  # [batch, 1 or num_qo_heads, qo_len, kv_len]
+    if options.mask is not None:
+        visible = visible & options.mask
+    visible = visible.expand(batch, num_qo_heads, qo_len, kv_len).reshape(batch, num_kv_heads, group, qo_len, kv_len)
 
     # unused keys may hold anything, NaN too: they must not enter a product
     unused = ~present[:, :, None, None]
     k32 = k.float().masked_fill(unused, 0.0)
     v32 = v.float().masked_fill(unused, 0.0)
     q32 = q.float().reshape(batch, qo_len, num_kv_heads, group, head_dim)
-    scores = torch.einsum("bihgd,bjhd->bhgij", q32, k32) * scale
-    scores = scores.masked_fill(~visible[:, None, None], float("-inf"))
+    scores = torch.einsum("bihgd,bjhd->bhgij", q32, k32) * options.scale
+    if options.softcap is not None:
+        scores = options.softcap * torch.tanh(scores / options.softcap)
+    scores = scores.masked_fill(~visible, float("-inf"))
     lse = torch.logsumexp(scores, dim=-1)  # [batch, num_kv_heads, group, qo_len]; -inf where nothing is visible
+    if options.sinks is not None:
+        lse = torch.logaddexp(lse, options.sinks.reshape(1, num_kv_heads, group, 1))
     weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
     out = torch.einsum("bhgij,bjhd->bihgd", weights, v32).reshape(q.shape).to(q.dtype)
     return out, lse.permute(0, 3, 1, 2).reshape(batch, qo_len, num_qo_heads).contiguous()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.ops import checks
 from sparkctl.ops.call import PLAIN_TORCH, OperatorBackend, choose_call, hand_over, run_call
-from sparkctl.ops.fallback import decode_torch, gather_pages
+from sparkctl.ops.fallback import attention_torch, gather_pages
+from sparkctl.ops.options import check_options, visible_length
 from sparkctl.ops.plan import DecodeShape
 from sparkctl.ops.workspace import Workspace
 from sparkctl.runtime import Library
@@ -27,6 +29,10 @@ def paged_decode(
     *,
     scale: float | None = None,
     causal: bool = False,
+    window: int | None = None,
+    softcap: float | None = None,
+    sinks: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
     num_splits: int | None = None,
     max_kv_len: int | None = None,
     out: torch.Tensor | None = None,
@@ -45,19 +51,29 @@ def paged_decode(
     int32 [batch] the keys of each sequence. Key j of sequence b lies in page page_table[b, j // page_size]. Entries
     past a sequence's last page are not read and may hold anything; so may the keys of that page past its length.
 
-    Everything else is as in `decode`: max_kv_len defaults to max_pages * page_size, and with an identity table the
-    result is that of `decode`, bit for bit, for the same num_splits.
+    Everything else is as in `decode`; max_kv_len defaults to max_pages * page_size, which also is a mask's kv_len. With
+    an identity table the result is that of `decode`, bit for bit, for the same num_splits.
     """
     shape = _check(q, k_pages, v_pages, page_table, kv_lens, out, max_kv_len, num_splits)
-    scale = shape.head_dim**-0.5 if scale is None else float(scale)
+    options = check_options(
+        q,
+        (shape.batch, shape.num_qo_heads, shape.qo_len, page_table.shape[1] * k_pages.shape[1]),
+        scale=scale,
+        causal=causal,
+        window=window,
+        softcap=softcap,
+        mask=mask,
+        sinks=sinks,
+    )
+    shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
     call = choose_call(q, shape, "paged_decode", kernel, variant, backend, library, num_splits, workspace)
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:
         inputs = (q, k_pages, v_pages, page_table, kv_lens)
-        return run_call(call, inputs, out, return_lse, workspace, scale=scale, causal=causal)
+        return run_call(call, inputs, out, return_lse, workspace, options)
     k, v = (gather_pages(pages, page_table, kv_lens) for pages in (k_pages, v_pages))
-    result, lse = decode_torch(q, k, v, kv_lens=kv_lens, scale=scale, causal=causal)
+    result, lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
     return hand_over(result, lse, out, return_lse)
 
 

@@ -53,7 +53,7 @@ class DecodeShape:
 class DecodePlan:
     """What a call runs, and why."""
 
-    family: str
+    family: str  # the operator, which is also the library's entry
     variant: str
     combine_variant: str
     num_splits: int
@@ -64,6 +64,17 @@ class DecodePlan:
     def __str__(self) -> str:
         grid = " × ".join(str(n) for n in self.grid)
         return f"{self.variant}, grid {grid}, {self.num_splits} splits, {self.waves:.2f} waves: {self.reason}"
+
+
+def operator_for(shape: DecodeShape) -> str:
+    """The operator, and the entry of the library, that a shape belongs to."""
+    return "decode" if shape.page_size is None else "paged_decode"
+
+
+def serves(variant: BuiltVariant, operator: str) -> bool:
+    """Whether an operator can run the variant: a kernel of its own, over the kind of K and V that it takes."""
+    paged = operator == "paged_decode"
+    return variant.kernel in KERNEL_PREFERENCE[operator] and bool(variant.values.get("paged", paged)) == paged
 
 
 def tile_size(variant: BuiltVariant) -> int:
@@ -97,7 +108,7 @@ def choose_variant(
     """
     wanted = KERNEL_PREFERENCE[family] if kernel == "auto" else (kernel,)
     for name in wanted:
-        fitting = [v for v in variants if v.family == family and v.kernel == name and accepted(v, shape)]
+        fitting = [v for v in variants if v.kernel == name and serves(v, family) and accepted(v, shape)]
         if fitting:
             return min(fitting, key=_preference)
     return None
@@ -164,5 +175,11 @@ def plan_decode(
         reason = "num_splits as given"
     grid = (shape.num_kv_heads * passes, splits, shape.batch)
     return DecodePlan(
-        variant.family, variant.name, combine_variant, splits, grid, work * splits / slots if slots else 0.0, reason
+        operator_for(shape),
+        variant.name,
+        combine_variant,
+        splits,
+        grid,
+        work * splits / slots if slots else 0.0,
+        reason,
     )

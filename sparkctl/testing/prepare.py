@@ -74,6 +74,8 @@ def run_operator(target: Target, variant: Variant, case: DecodeCase, inputs: Dec
 
 def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs: DecodeInputs, dtype: str) -> Outputs:
     from sparkctl import ops
+    from sparkctl.ops.options import AttentionOptions
+    from sparkctl.ops.plan import operator_for
 
     head_dim = inputs.q.shape[3]
     shape = ops.DecodeShape(
@@ -86,8 +88,9 @@ def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs:
         dtype=dtype,
         page_size=case.page_size,
     )
-    family = variant.kernel.family
-    call = ops.plan_call(target.library, shape, family=family, variant=variant.name, num_splits=case.num_splits)
+    call = ops.plan_call(
+        target.library, shape, family=operator_for(shape), variant=variant.name, num_splits=case.num_splits
+    )
     if call is None:
         raise ValueError(f"{variant.name} does not accept the case")
     rows = (case.batch, case.qo_len, case.num_qo_heads)
@@ -102,8 +105,7 @@ def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs:
         kernel_inputs(inputs),
         (outputs.out.view, outputs.lse.view),
         workspace,
-        scale=head_dim**-0.5,
-        causal=case.causal,
+        AttentionOptions(scale=head_dim**-0.5, causal=case.causal),
     )
     return outputs
 
@@ -127,7 +129,7 @@ def prepare_combine(target: Target, variant: Variant, case: CombineCase) -> Prep
         out = guarded_output((*rows, head_dim), dtype, "padded" if case.padded_out else "contiguous", target.device)
         lse = guarded(rows, partials.max.dtype, target.device)
         index = library.index[library.variant(variant.name).name]
-        library.function("combine")(index, partials.acc, partials.max, partials.sum, out.view, lse.view)
+        library.function("combine")(index, partials.acc, partials.max, partials.sum, out.view, lse.view, None)
         return Outputs(out, lse)
 
     plain_out = expected_out.to(torch_dtype(dtype))

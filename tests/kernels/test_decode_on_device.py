@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from sparkctl import ops
-from sparkctl.ops.fallback import decode_torch
+from sparkctl.ops.fallback import attention_torch
+from sparkctl.ops.options import AttentionOptions
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +35,7 @@ def make() -> Callable[..., Tensors]:
 
 
 def expected(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, kv_lens: torch.Tensor | None = None) -> torch.Tensor:
-    return decode_torch(q, k, v, kv_lens=kv_lens, scale=q.shape[-1] ** -0.5, causal=False)[0]
+    return attention_torch(q, k, v, kv_lens=kv_lens, options=AttentionOptions(q.shape[-1] ** -0.5))[0]
 
 
 def assert_near(out: torch.Tensor, reference: torch.Tensor) -> None:

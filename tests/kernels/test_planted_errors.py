@@ -36,8 +36,8 @@ class Planted:
 PLANTED = {
     "the causal mask is aligned top-left": Planted(
         "attention/geometry.h",
-        "p.causal ? kv_len - p.qo_len + row.position + 1",
-        "p.causal ? row.position + 1",
+        "const int own = kv_len - qo_len + position;",
+        "const int own = position;",
         DECODE,
         "rows_without_keys",
     ),

@@ -47,8 +47,8 @@ def test_an_edited_kernel_runs_after_the_next_build_in_the_same_process(project:
     before = decode(32)
     source = project / "csrc" / "attention" / "split_kv.cuh"
     text = source.read_text()
-    assert "dot * scale_log2" in text
-    source.write_text(text.replace("dot * scale_log2", "dot * scale_log2 * 3.0f"))
+    assert "raw * p.scale_log2" in text
+    source.write_text(text.replace("raw * p.scale_log2", "raw * p.scale_log2 * 3.0f"))
     build(project, "32")
     assert not torch.equal(before, decode(32))
 

@@ -36,7 +36,7 @@ class FakeModule:
         import torch
 
         self.calls.append(args)
-        _, _, q, k, v, _, out, _, _, _, _, scale, _ = args
+        _, _, q, k, v, _, out, _, _, _, _, scale, *_ = args
         heads = (tensor.transpose(1, 2).float() for tensor in (q, k, v))
         result = torch.nn.functional.scaled_dot_product_attention(*heads, scale=scale, enable_gqa=True)
         out.copy_(result.transpose(1, 2))
