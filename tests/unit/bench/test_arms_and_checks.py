@@ -21,7 +21,7 @@ def test_a_decode_is_called_with_its_slots_tensors_and_the_shared_workspace(libr
     assert args[:2] == (library.index[call.plan.variant], library.index["attn_combine.bf16.d64"])
     assert (args[2], args[3], args[4], args[6]) == (slots.q[1], slots.k[1], slots.v[1], slots.out[1])
     assert args[8].shape == (2, 1, 8, call.plan.num_splits, 64)
-    assert args[11:] == (64**-0.5, False)
+    assert args[11:] == (64**-0.5, False, -1, 0.0, None, None)  # causal, window, softcap, mask, sinks: off
 
 
 def test_the_eager_form_never_writes_to_the_outputs_that_are_checked(library: Library, slots: Slots) -> None:
