@@ -1,8 +1,11 @@
 """The fp64 references, slow and obvious, and the plain emulation whose error says what a kernel may err.
 
-Shapes as in docs/kernels: q `[batch, qo_len, num_qo_heads, head_dim]`, k and v `[batch, kv_len, num_kv_heads,
-head_dim]`, kv_lens `[batch]`; lse `[batch, qo_len, num_qo_heads]`, natural logarithm. Everything stays on the device
-of the inputs and nothing waits for it.
+One reference for every attention operator; pages are gathered and packed batches taken apart by the caller. q
+`[batch, qo_len, num_qo_heads, head_dim]`, k and v `[batch, kv_len, num_kv_heads, head_dim]`, kv_lens `[batch]`; lse
+`[batch, qo_len, num_qo_heads]`, natural logarithm. The options mean what they mean to the operators: a mask is boolean,
+of rank 2 `[qo_len, kv_len]`, 3 `[batch, 1 | qo_len, kv_len]` or 4 `[batch, 1 | heads, 1 | qo_len, kv_len]`; sinks
+`[num_qo_heads]`. Nothing here comes from the operators, so that they can be judged by it. Everything stays on the
+device of the inputs and nothing waits for it. A key that no query sees may hold NaN.
 """
 
 from __future__ import annotations
@@ -15,47 +18,76 @@ if TYPE_CHECKING:
 
 
 def attention_reference(
-    q: Tensor, k: Tensor, v: Tensor, *, kv_lens: Tensor | None = None, scale: float | None = None, causal: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    kv_lens: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    softcap: float | None = None,
+    mask: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(out, lse) in fp64. A query row that sees no key gives 0 and −inf. Causal masks are aligned bottom-right."""
+    """(out, lse) in fp64. A query row that sees no key gives 0 and −inf, or its sink. Causal is bottom-right."""
     import torch
 
-    scores = grouped_scores(q.double(), k.double(), scale)
-    visible = visible_keys(q, k, kv_lens, causal)
-    scores = scores.masked_fill(~visible, -math.inf)
-    top = scores.amax(-1, keepdim=True) if k.shape[1] else scores.new_full((*scores.shape[:-1], 1), -math.inf)
-    weights = torch.exp(scores - torch.where(top == -math.inf, 0.0, top))
+    visible = visible_keys(q, k, kv_lens, causal, window, mask)
+    scores = capped(grouped_scores(q.double(), k.double(), scale), softcap)
+    logits = with_sinks(scores.masked_fill(~visible, -math.inf), q, sinks)
+    top = logits.amax(-1, keepdim=True)
+    weights = torch.exp(logits - torch.where(top == -math.inf, 0.0, top))
     total = weights.sum(-1, keepdim=True)
-    out = weighted_values(weights, read_values(v.double(), kv_lens)) / torch.where(total == 0, 1.0, total)
+    values = weighted_values(weights[..., :-1], read_values(v.double(), visible))
+    out = values / torch.where(total == 0, 1.0, total)
     lse = top + torch.log(total)
     return ungroup(out, q), ungroup(lse, q)[..., 0]
 
 
 def plain_emulation(
-    q: Tensor, k: Tensor, v: Tensor, *, kv_lens: Tensor | None = None, scale: float | None = None, causal: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    kv_lens: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    softcap: float | None = None,
+    mask: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """out as a plain implementation of q's dtype gives it: softmax in fp32, its weights and the output rounded."""
     import torch
 
-    scores = grouped_scores(q.float(), k.float(), scale)
-    scores = scores.masked_fill(~visible_keys(q, k, kv_lens, causal), -math.inf)
-    weights = torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0).to(q.dtype)
-    out = weighted_values(weights.float(), read_values(v.float(), kv_lens))
+    visible = visible_keys(q, k, kv_lens, causal, window, mask)
+    scores = capped(grouped_scores(q.float(), k.float(), scale), softcap)
+    logits = with_sinks(scores.masked_fill(~visible, -math.inf), q, sinks)
+    weights = torch.nan_to_num(torch.softmax(logits, dim=-1), nan=0.0)[..., :-1].to(q.dtype)
+    out = weighted_values(weights.float(), read_values(v.float(), visible))
     return ungroup(out, q).to(q.dtype)
 
 
-def combine_reference(part_acc: Tensor, part_max: Tensor, part_sum: Tensor) -> tuple[Tensor, Tensor]:
+def combine_reference(
+    part_acc: Tensor, part_max: Tensor, part_sum: Tensor, sinks: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """(out, lse) in fp64 from un-normalised partials; part_max is in the log2 domain.
 
-    part_acc `[..., num_splits, head_dim]`, part_max and part_sum `[..., num_splits]`. A split whose sum is 0 weighs
-    nothing, whatever its part_acc holds.
+    part_acc `[..., num_qo_heads, num_splits, head_dim]`, part_max and part_sum `[..., num_qo_heads, num_splits]`. A
+    split whose sum is 0 weighs nothing, whatever its part_acc holds. sinks `[num_qo_heads]`, natural logarithm.
     """
     import torch
 
     live = part_sum != 0
     top = part_max.double().masked_fill(~live, -math.inf).amax(-1, keepdim=True)
+    sink_log2 = torch.full_like(top, -math.inf)
+    if sinks is not None:
+        sink_log2 = (sinks.double() / math.log(2))[:, None].expand(top.shape)
+        top = torch.maximum(top, sink_log2)
     weights = torch.where(live, torch.exp2(part_max.double() - top), 0.0)
     total = (weights * part_sum.double()).sum(-1, keepdim=True)
+    total = total + torch.where(sink_log2 == -math.inf, 0.0, torch.exp2(sink_log2 - top))
     values = torch.where(live[..., None], part_acc.double(), 0.0)
     out = (weights[..., None] * values).sum(-2) / torch.where(total == 0, 1.0, total)
     lse = torch.where(total == 0, -math.inf, top * math.log(2) + torch.log(total))
@@ -75,29 +107,60 @@ def grouped_scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:
     return rows @ k.permute(0, 2, 3, 1) * (1 / math.sqrt(head_dim) if scale is None else scale)
 
 
-def visible_keys(q: Tensor, k: Tensor, kv_lens: Tensor | None, causal: bool) -> Tensor:
-    """Which key each query row sees `[batch, 1, qo_len * group, kv_len]`: query i sees keys ≤ kv_len − qo_len + i."""
+def capped(scores: Tensor, softcap: float | None) -> Tensor:
+    """Soft-capped scores: cap * tanh(score / cap)."""
+    import torch
+
+    return scores if softcap is None else softcap * torch.tanh(scores / softcap)
+
+
+def with_sinks(scores: Tensor, q: Tensor, sinks: Tensor | None) -> Tensor:
+    """The scores and one more column: each row's sink, −inf where there is none."""
+    import torch
+
+    batch, num_kv_heads, rows, _ = scores.shape
+    column = scores.new_full((batch, num_kv_heads, rows, 1), -math.inf)
+    if sinks is not None:
+        column[:] = sinks.to(scores.dtype).view(num_kv_heads, -1).repeat(1, q.shape[1])[None, :, :, None]
+    return torch.cat((scores, column), -1)
+
+
+def visible_keys(
+    q: Tensor, k: Tensor, kv_lens: Tensor | None, causal: bool, window: int | None, mask: Tensor | None
+) -> Tensor:
+    """Which key each query row sees `[batch, 1 | num_kv_heads, qo_len * group, kv_len]`.
+
+    Query i stands at kv_len − qo_len + i: causal hides the keys behind it, a window those more than `window` before.
+    """
     import torch
 
     batch, qo_len, num_qo_heads, _ = q.shape
-    capacity = k.shape[1]
+    capacity, num_kv_heads = k.shape[1], k.shape[2]
+    group = num_qo_heads // num_kv_heads
     lens = torch.full((batch,), capacity, device=q.device) if kv_lens is None else kv_lens.long()
     key = torch.arange(capacity, device=q.device)
-    query = torch.arange(qo_len, device=q.device).repeat_interleave(num_qo_heads // k.shape[2])
+    query = torch.arange(qo_len, device=q.device).repeat_interleave(group)
+    own = (lens[:, None] - qo_len + query)[:, :, None]
     visible = (key < lens[:, None]).unsqueeze(1).expand(batch, len(query), capacity)
     if causal:
-        visible = visible & (key <= (lens[:, None] - qo_len + query)[:, :, None])
-    return visible.unsqueeze(1)
+        visible = visible & (key <= own)
+    if window is not None:
+        visible = visible & (key >= own - window)
+    visible = visible.unsqueeze(1)
+    if mask is None:
+        return visible
+    by_rank = {2: lambda: mask[None, None], 3: lambda: mask[:, None], 4: lambda: mask}
+    whole = by_rank[mask.dim()]().expand(batch, num_qo_heads, qo_len, capacity)
+    rows = whole.reshape(batch, num_kv_heads, group, qo_len, capacity).transpose(2, 3)
+    return visible & rows.reshape(batch, num_kv_heads, qo_len * group, capacity)
 
 
-def read_values(v: Tensor, kv_lens: Tensor | None) -> Tensor:
-    """v with zeros past each sequence's end, where it may hold NaN: 0 · NaN would not be 0."""
+def read_values(v: Tensor, visible: Tensor) -> Tensor:
+    """v with zeros where no row sees it and it may hold NaN: 0 · NaN would not be 0."""
     import torch
 
-    if kv_lens is None:
-        return v
-    inside = torch.arange(v.shape[1], device=v.device) < kv_lens[:, None]
-    return torch.where(inside[:, :, None, None], v, 0.0)
+    seen = visible.any(2).transpose(1, 2)  # [batch, kv_len, 1 | num_kv_heads]
+    return torch.where(seen[..., None], v, 0.0)
 
 
 def weighted_values(weights: Tensor, v: Tensor) -> Tensor:
