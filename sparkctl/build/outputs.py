@@ -6,23 +6,26 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from sparkctl.build.model import BuildPlan, Edge
 from sparkctl.build.state import EdgeRecord, write_text
 from sparkctl.errors import WorkFailed
+from sparkctl.registry import Range, resolve_flags, span_variants
 from sparkctl.registry.model import Variant
 from sparkctl.resources import ResourceUsage, occupancy, parse_ptxas
-from sparkctl.runtime.manifest import BuiltVariant, Manifest, write_manifest
+from sparkctl.runtime.manifest import BuiltVariant, Manifest, RuntimeFlag, write_manifest
 from sparkctl.toolchain import run_tool
 
 COMPILE_COMMANDS = "compile_commands.json"
 
 
 def contents_digest(plan: BuildPlan, records: Mapping[str, EdgeRecord]) -> str:
-    """Over every object's command, compiler and inputs, and the link."""
+    """Over every object's command, compiler and inputs, the link, and the flags that are read at each call."""
     parts = [[name, r.argv, r.compiler, sorted(r.inputs.items())] for name, r in sorted(records.items())]
-    text = json.dumps([parts, plan.link_argv])
+    flags = [asdict(flag) for flag in runtime_flags_of(plan)]  # the manifest holds their values
+    text = json.dumps([parts, plan.link_argv, flags])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -40,7 +43,29 @@ def save_manifest(plan: BuildPlan, edges: Iterable[Edge], digest: str) -> None:
             digest=digest,
             compiler=plan.compiler,
             variants=tuple(sorted(variants, key=lambda variant: variant.name)),
+            runtime_flags=runtime_flags_of(plan),
         ),
+    )
+
+
+def runtime_flags_of(plan: BuildPlan) -> tuple[RuntimeFlag, ...]:
+    """Flags of kind runtime with their value for each kernel, weaker than environment, --set and API."""
+    registry = plan.registry
+    first = {name: span_variants(kernel)[0] for name, kernel in registry.kernels.items()}
+    resolved = {
+        name: resolve_flags(registry, variant, arch=plan.arch, profile=plan.profile, sets={}, environ={})
+        for name, variant in first.items()
+    }
+    return tuple(
+        RuntimeFlag(
+            name=flag.name,
+            type=flag.type,
+            accepts=flag.accepts if isinstance(flag.accepts, tuple) else None,
+            span=(flag.accepts.start, flag.accepts.stop) if isinstance(flag.accepts, Range) else None,
+            kernels={name: values.runtime[flag.name] for name, values in resolved.items() if flag.reaches(name)},
+        )
+        for flag in registry.flags.values()
+        if flag.kind == "runtime"
     )
 
 

@@ -16,7 +16,7 @@ from sparkctl.errors import UsageError
 from sparkctl.registry import resolve_flags, runs_on, span_variants
 from sparkctl.registry.model import Registry, Variant
 from sparkctl.registry.resolve import find_profile
-from sparkctl.registry.values import canonical_values, environment_values, tokens_for
+from sparkctl.registry.values import ENVIRONMENT_PREFIX, canonical_values, environment_values, tokens_for
 from sparkctl.runtime.locate import build_root_of
 from sparkctl.runtime.manifest import Backend
 from sparkctl.toolchain import Toolchain
@@ -62,7 +62,9 @@ def plan_build(
     arch that this nvcc does not know.
     """
     find_profile(registry, profile)
+    refuse_runtime_flags(registry, sets or {})
     changed = {**environment_values(registry, environ), **canonical_values(registry, sets or {}, "--set")}
+    changed = {name: value for name, value in changed.items() if registry.flags[name].kind != "runtime"}
     toolchain.require_ninja()
     if backend == "cuda":
         toolchain.require_arch(arch)
@@ -108,6 +110,16 @@ def plan_build(
         compiler=_compiler_text(toolchain, backend),
         compiler_identity=_compiler_identity(toolchain, backend, environ),
     )
+
+
+def refuse_runtime_flags(registry: Registry, sets: Mapping[str, str]) -> None:
+    """UsageError for a flag that is read at each call: what is built is the same for every value of it."""
+    for name, value in sets.items():
+        if name in registry.flags and registry.flags[name].kind == "runtime":
+            raise UsageError(
+                f"--set {name}={value}: {name} is read at each call, a build has nothing to set",
+                hint=f"{ENVIRONMENT_PREFIX}{name.upper()}={value}, flags= of the operators, or sparkctl bench --set",
+            )
 
 
 def folder_name(backend: Backend, arch: Arch, profile: str, sets: Mapping[str, str]) -> str:

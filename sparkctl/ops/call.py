@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sparkctl.errors import SparkctlError
 from sparkctl.ops.devices import EMULATED_SM_COUNT, default_library, sm_count
 from sparkctl.ops.fallback import say_once
+from sparkctl.ops.flags import FlagSettings, FlagValue, allowed_by_flags, describe_flags, runtime_flags
 from sparkctl.ops.options import AttentionOptions
 from sparkctl.ops.plan import KERNEL_PREFERENCE, DecodePlan, DecodeShape, accepted, choose_variant, plan_decode, serves
 from sparkctl.ops.workspace import Workspace, allocate_workspace
@@ -78,15 +80,20 @@ def plan_call(
     variant: str | None = None,
     num_splits: int | None = None,
     device_sm_count: int = EMULATED_SM_COUNT,
+    flags: Mapping[str, FlagValue] | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> DecodeCall | None:
     """The call for a shape on a library; None when the library has no variant that accepts it.
 
-    Raises ValueError when a forced variant does not accept the shape, or is not one of a forced kernel.
+    Run-time flags come from `flags`, then from `environ` (the process' own if None), then from the library; a forced
+    variant needs none. Raises ValueError when a forced variant does not accept the shape, or is not one of a forced
+    kernel, or when no variant is left by the flags.
     """
+    settings = runtime_flags(library.manifest, os.environ if environ is None else environ, flags)
     if kernel not in ("auto", *KERNEL_PREFERENCE[family]):
         raise ValueError(f"kernel is {kernel!r}, accepted are auto, {', '.join(KERNEL_PREFERENCE[family])}")
     if variant is None:
-        chosen = choose_variant(library.manifest.variants, shape, family=family, kernel=kernel)
+        chosen = _choose_by_flags(library, shape, family, kernel, settings)
     else:
         chosen = library.variant(variant)
         if not serves(chosen, family):
@@ -99,7 +106,23 @@ def plan_call(
         return None
     combine = combine_variant(library, shape.dtype, shape.head_dim)
     plan = plan_decode(shape, chosen, combine, sm_count=device_sm_count, num_splits=num_splits)
+    if variant is None:
+        plan = replace(plan, reason=plan.reason + describe_flags(chosen.kernel, settings))
     return DecodeCall(library, plan)
+
+
+def _choose_by_flags(
+    library: Library, shape: DecodeShape, family: str, kernel: str, settings: FlagSettings
+) -> BuiltVariant | None:
+    variants = library.manifest.variants
+    chosen = choose_variant(allowed_by_flags(variants, settings), shape, family=family, kernel=kernel)
+    if chosen is not None:
+        return chosen
+    without = choose_variant(variants, shape, family=family, kernel=kernel)
+    if without is not None:
+        given = describe_flags(without.kernel, settings).removeprefix("; ")
+        raise ValueError(f"{given}: no built variant of {without.kernel} has it; sparkctl build {without.kernel}")
+    return None
 
 
 def combine_variant(library: Library, dtype: str, head_dim: int) -> str:
@@ -125,6 +148,7 @@ def choose_call(
     library: Library | None,
     num_splits: int | None,
     workspace: Workspace | None,
+    flags: Mapping[str, FlagValue] | None = None,
 ) -> DecodeCall | None:
     """The call that an operator makes for its arguments; None where plain torch runs.
 
@@ -132,8 +156,8 @@ def choose_call(
     """
     if backend not in get_args(OperatorBackend):
         raise ValueError(f"backend is {backend!r}, accepted are {', '.join(get_args(OperatorBackend))}")
-    if backend == "torch" and (kernel != "auto" or variant is not None or library is not None):
-        raise ValueError("backend is 'torch', which accepts no kernel, variant or library")
+    if backend == "torch" and (kernel != "auto" or variant is not None or library is not None or flags):
+        raise ValueError("backend is 'torch', which accepts no kernel, variant, library or flags")
     if workspace is not None:
         if not isinstance(workspace, Workspace):
             raise TypeError(f"workspace is {type(workspace).__name__}, accepted is sparkctl.ops.Workspace")
@@ -158,6 +182,7 @@ def choose_call(
         variant=variant,
         num_splits=num_splits,
         device_sm_count=sm_count(str(q.device)),
+        flags=flags,
     )
     if call is not None:
         return call

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.ops import checks
 from sparkctl.ops.call import PLAIN_TORCH, OperatorBackend, choose_call, hand_over, run_call
 from sparkctl.ops.fallback import attention_torch
+from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import check_options, visible_length
 from sparkctl.ops.plan import DecodeShape
 from sparkctl.ops.workspace import Workspace
@@ -40,6 +42,7 @@ def decode(
     variant: str | None = None,
     backend: OperatorBackend = "auto",
     library: Library | None = None,
+    flags: Mapping[str, FlagValue] | None = None,
     explain: bool = False,
 ) -> Any:
     """Attention of a few new query positions over a contiguous K/V cache, split along kv.
@@ -56,7 +59,9 @@ def decode(
 
     num_splits None plans the splits for `max_kv_len` (default: k's length); the real lengths are read on the device, so
     a captured graph replays at any length. `kernel` and `variant` force a choice; `backend` "auto" runs the library for
-    CUDA tensors and plain torch for CPU tensors, "emulator" the CPU emulator's library.
+    CUDA tensors and plain torch for CPU tensors, "emulator" the CPU emulator's library. `flags` sets run-time flags of
+    flags.yaml for this call, as in {"FAPIPE": 0}; it beats the environment's SPARKCTL_FLAG_<NAME>, and a forced variant
+    beats both.
 
     Returns out, or (out, lse) with lse float32 [batch, qo_len, num_qo_heads] in natural log. With `explain` nothing
     runs and the DecodePlan is returned. Raises TypeError and ValueError naming the argument, MissingTool when no
@@ -74,7 +79,7 @@ def decode(
         sinks=sinks,
     )
     shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
-    call = choose_call(q, shape, "decode", kernel, variant, backend, library, num_splits, workspace)
+    call = choose_call(q, shape, "decode", kernel, variant, backend, library, num_splits, workspace, flags)
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.ops import checks
 from sparkctl.ops.call import PLAIN_TORCH, OperatorBackend, choose_call, hand_over, run_call
 from sparkctl.ops.fallback import attention_torch, gather_pages
+from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import check_options, visible_length
 from sparkctl.ops.plan import DecodeShape
 from sparkctl.ops.workspace import Workspace
@@ -42,6 +44,7 @@ def paged_decode(
     variant: str | None = None,
     backend: OperatorBackend = "auto",
     library: Library | None = None,
+    flags: Mapping[str, FlagValue] | None = None,
     explain: bool = False,
 ) -> Any:
     """Attention of a few new query positions over a paged K/V cache, split along kv.
@@ -66,7 +69,7 @@ def paged_decode(
         sinks=sinks,
     )
     shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
-    call = choose_call(q, shape, "paged_decode", kernel, variant, backend, library, num_splits, workspace)
+    call = choose_call(q, shape, "paged_decode", kernel, variant, backend, library, num_splits, workspace, flags)
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sparkctl.errors import SparkctlError
 
@@ -31,6 +31,17 @@ class BuiltVariant:
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeFlag:
+    """A flag of flags.yaml that is read at each call, so that operators need no flags.yaml."""
+
+    name: str
+    type: str  # "bool" | "int" | "str"
+    accepts: tuple[str, ...] | None  # canonical values; None: whatever the type and the range take
+    span: tuple[int, int | None] | None  # of an int that is given as a range
+    kernels: dict[str, str]  # every kernel that it reaches -> the value there: default < profile < kernel < arch
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A library, where it came from and what it holds."""
 
@@ -42,6 +53,7 @@ class Manifest:
     digest: str  # over the contents of every object's inputs
     compiler: str
     variants: tuple[BuiltVariant, ...]
+    runtime_flags: tuple[RuntimeFlag, ...] = ()
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -71,6 +83,16 @@ def read_manifest(folder: Path) -> Manifest:
             BuiltVariant(**{**v, "accepts": {k: (r[0], r[1]) for k, r in v["accepts"].items()}})
             for v in data.pop("variants")
         )
-        return Manifest(**data, variants=variants)
+        flags = tuple(_runtime_flag(flag) for flag in data.pop("runtime_flags", ()))
+        return Manifest(**data, variants=variants, runtime_flags=flags)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise SparkctlError(f"{path}: not a readable manifest ({error})", hint="run sparkctl build again") from error
+
+
+def _runtime_flag(data: dict[str, Any]) -> RuntimeFlag:
+    accepts, span = data.pop("accepts"), data.pop("span")
+    return RuntimeFlag(
+        **data,
+        accepts=None if accepts is None else tuple(accepts),
+        span=None if span is None else (span[0], span[1]),
+    )

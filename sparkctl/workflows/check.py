@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.arch import KNOWN_ARCHS
+from sparkctl.ops.flags import AXIS_OF_FLAG
 from sparkctl.registry import Kernel, Location, OptionOrigin, Registry, resolve_flags, runs_on, span_variants
 from sparkctl.registry.naming import Naming
 from sparkctl.registry.suggest import did_you_mean, nearest
@@ -104,6 +105,9 @@ def _check_flags_do_something(registry: Registry, sources: Mapping[str, str]) ->
         elif flag.kind == "define" and flag.define and not _mentions(sources, flag.define):
             what = f"flag '{flag.name}': no source mentions {flag.define}"
             yield Finding("unused-flag", flag.location, what, _nearest_macro(sources, flag.define))
+        elif flag.kind == "runtime" and flag.name not in AXIS_OF_FLAG:
+            what = f"flag '{flag.name}': no operator reads it"
+            yield Finding("unused-flag", flag.location, what, "known to sparkctl.ops: " + ", ".join(AXIS_OF_FLAG))
         elif flag.options and "*" not in flag.options and len(set(flag.options.values())) == 1:
             yield Finding("unused-flag", flag.location, f"flag '{flag.name}': every value gives the same options")
 

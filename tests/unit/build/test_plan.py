@@ -10,9 +10,10 @@ import pytest
 import sparkctl
 from sparkctl.arch import parse_arch
 from sparkctl.build import BuildPlan, default_build_root, plan_build
+from sparkctl.build.outputs import contents_digest, runtime_flags_of
 from sparkctl.build.plan import folder_name
 from sparkctl.errors import MissingTool, UsageError
-from sparkctl.registry import Registry, load_registry, select_variants
+from sparkctl.registry import Flag, Location, Registry, load_registry, select_variants
 from sparkctl.toolchain import HostCompiler, Nvcc, Toolchain
 
 PROJECT = Path(sparkctl.__file__).resolve().parent.parent
@@ -99,3 +100,27 @@ def test_a_project_is_built_in_its_own_folder_and_the_packaged_one_in_the_cache(
     package = Path(sparkctl.__file__).resolve().parent / "project"
     packaged = replace(registry, root=package, path=package / "flags.yaml")
     assert default_build_root(packaged, environ).parent == Path("/cache/builds")
+
+
+FAPIPE = Flag(
+    *("FAPIPE", "runtime", "bool", "1", "doc", "reason", ("attn_decode_*",), None, None, {}, {}),
+    Location("flags.yaml", 1),
+)
+
+
+def test_a_flag_that_is_read_at_each_call_changes_no_folder_and_no_command(registry: Registry) -> None:
+    with_flag = replace(registry, flags={**registry.flags, "FAPIPE": FAPIPE})
+    before, after = plan(registry), plan(with_flag, environ={"SPARKCTL_FLAG_FAPIPE": "0"})
+    assert before.folder == after.folder
+    assert [edge.argv for edge in before.edges] == [edge.argv for edge in after.edges]
+    assert (runtime_flags_of(before), after.sets) == ((), {})
+    (flag,) = runtime_flags_of(after)
+    assert flag.kernels == {"attn_decode_split_kv": "1", "attn_decode_split_kv_mma": "1"}
+    assert contents_digest(before, {}) != contents_digest(after, {})
+
+
+def test_a_build_refuses_to_set_what_is_read_at_each_call(registry: Registry) -> None:
+    with_flag = replace(registry, flags={**registry.flags, "FAPIPE": FAPIPE})
+    with pytest.raises(UsageError, match="--set FAPIPE=0: FAPIPE is read at each call") as raised:
+        plan(with_flag, sets={"FAPIPE": "0"})
+    assert "SPARKCTL_FLAG_FAPIPE=0" in str(raised.value.hint)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparkctl.arch import Arch
 from sparkctl.errors import MissingTool, SparkctlError
-from sparkctl.runtime import BuiltVariant, Manifest, find_library_folder, load_library, read_manifest, write_manifest
+from sparkctl.runtime import (
+    BuiltVariant,
+    Manifest,
+    RuntimeFlag,
+    find_library_folder,
+    load_library,
+    read_manifest,
+    write_manifest,
+)
 
 VARIANT = BuiltVariant(
     "k.bf16.d64",
@@ -28,6 +37,16 @@ MANIFEST = Manifest("libsparkctl.so", "cuda", "sm_90", "release", {}, "digest", 
 def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     write_manifest(tmp_path, MANIFEST)
     assert read_manifest(tmp_path) == MANIFEST
+
+
+def test_flags_that_are_read_at_each_call_read_back_too(tmp_path: Path) -> None:
+    flags = (
+        RuntimeFlag("FAPIPE", "bool", None, None, {"fa": "1"}),
+        RuntimeFlag("depth", "int", None, (1, None), {"fa": "2"}),
+        RuntimeFlag("mode", "str", ("fast", "exact"), None, {}),
+    )
+    write_manifest(tmp_path, replace(MANIFEST, runtime_flags=flags))
+    assert read_manifest(tmp_path).runtime_flags == flags
 
 
 def test_an_unchanged_manifest_is_not_written_again(tmp_path: Path) -> None:
