@@ -18,8 +18,8 @@ from sparkctl.bench.arms import decode_arm, plan_case
 from sparkctl.bench.axes import DecodeCase, Heads
 from sparkctl.bench.buffers import allocate_slots, count_slots
 from sparkctl.bench.clocks import ClockReader
+from sparkctl.bench.facts import find_facts
 from sparkctl.bench.measure import GraphTimer, estimate_call_us, plan_calls, warm_up
-from sparkctl.bench.session import find_facts
 from sparkctl.build import ensure_built
 from sparkctl.registry import find_project, load_registry, parse_sets, select_variants
 from sparkctl.runtime import Library, load_library

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkctl.bench.ab import Bits
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots, xor_words
 from sparkctl.bench.measure import Arm
@@ -32,10 +33,11 @@ class DecodeArm:
     eager: Arm  # the same call into an output of its own, so that it cannot stand in for one of `arm`
     call: DecodeCall
     workspace: Workspace
+    out: Sequence[torch.Tensor]  # of `arm`, one per slot
 
-    def poison(self, slots: Slots) -> None:
+    def poison(self) -> None:
         """NaN in every output and partial result."""
-        for tensor in (*slots.out, self.workspace.part_acc, self.workspace.part_max, self.workspace.part_sum):
+        for tensor in (*self.out, self.workspace.part_acc, self.workspace.part_max, self.workspace.part_sum):
             tensor.fill_(float("nan"))
 
 
@@ -49,11 +51,13 @@ def plan_case(library: Library, case: DecodeCase, *, variant: str | None, device
         head_dim=case.head_dim,
         kv_len=case.kv_len,
         dtype=case.dtype,
+        page_size=case.page_size,
     )
     try:
         call = plan_call(
             library,
             shape,
+            family=case.operator,
             variant=variant,
             num_splits=case.num_splits,
             device_sm_count=device_sm_count,
@@ -68,26 +72,51 @@ def plan_case(library: Library, case: DecodeCase, *, variant: str | None, device
     return call
 
 
-def decode_arm(case: DecodeCase, slots: Slots, call: DecodeCall) -> DecodeArm:
-    """The entry point with everything looked up and allocated beforehand: a call is one call into C++."""
-    enter = call.library.function("decode")
+def decode_arm(
+    case: DecodeCase,
+    slots: Slots,
+    call: DecodeCall,
+    *,
+    label: str | None = None,
+    out: Sequence[torch.Tensor] | None = None,
+) -> DecodeArm:
+    """The entry point with everything looked up and allocated beforehand: a call is one call into C++.
+
+    It is named by its variant unless there is a label, and writes to the slots' outputs unless others are given.
+    """
+    enter = call.library.function(case.operator)
     decode, combine = (call.library.index[name] for name in (call.plan.variant, call.plan.combine_variant))
     workspace = allocate_workspace(slots.q[0], call.plan.num_splits)
     acc, top, total = workspace.part_acc, workspace.part_max, workspace.part_sum
     options = AttentionOptions(scale=case.head_dim**-0.5, causal=case.causal).arguments()
-    q, k, v = slots.q, slots.k, slots.v
+    inputs = [slots.inputs(slot) for slot in range(slots.count)]
 
     def run_into(out: Sequence[torch.Tensor]) -> Callable[[int], torch.Tensor]:
         def run(slot: int) -> torch.Tensor:
             into = out[slot]
-            enter(decode, combine, q[slot], k[slot], v[slot], None, into, None, acc, top, total, *options)
+            enter(decode, combine, *inputs[slot], into, None, acc, top, total, *options)
             return into
 
         return run
 
+    out = slots.out if out is None else out
     scratch = [slots.out[0].clone()] * slots.count
-    name = call.plan.variant
-    return DecodeArm(Arm(name, run_into(slots.out)), Arm(f"{name} eager", run_into(scratch)), call, workspace)
+    name = label or call.plan.variant
+    return DecodeArm(Arm(name, run_into(out)), Arm(f"{name} eager", run_into(scratch)), call, workspace, out)
+
+
+def count_differences(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> Bits:
+    """Compares the bits of 16-bit outputs, slot by slot."""
+    import torch
+
+    differing, total, largest = 0, 0, 0.0
+    for a, b in zip(first, second, strict=True):
+        total += a.numel()
+        count = int((a.view(torch.int16) != b.view(torch.int16)).sum())
+        differing += count
+        if count:
+            largest = max(largest, float((a.double() - b.double()).abs().max()))
+    return Bits(differing, total, largest)
 
 
 def read_arms(library: Library, slots: Slots, device_sm_count: int) -> tuple[Arm, ...]:

@@ -47,6 +47,17 @@ class DecodeCase:
     causal: bool = False
     num_splits: int | None = None
     l2: L2Mode = "cold"
+    page_size: int | None = None  # None where K and V are contiguous
+
+    @property
+    def operator(self) -> Literal["decode", "paged_decode"]:
+        """The operator, and the entry point, that runs the case."""
+        return "decode" if self.page_size is None else "paged_decode"
+
+    @property
+    def pages(self) -> int:
+        """Pages that hold the keys of one sequence; 0 where contiguous."""
+        return 0 if self.page_size is None else -(-self.kv_len // self.page_size)
 
     @property
     def group(self) -> int:
@@ -57,6 +68,8 @@ class DecodeCase:
     def label(self) -> str:
         """`1 × 16k, 32/8, d128, bf16`, with what is out of the ordinary behind it."""
         parts = [f"{self.batch} × {format_size(self.kv_len)}", str(self.heads), f"d{self.head_dim}", self.dtype]
+        if self.page_size is not None:
+            parts.append(f"pages of {self.page_size}")
         if self.qo_len != 1:
             parts.append(f"qo_len {self.qo_len}")
         if self.causal:
@@ -79,12 +92,13 @@ def span_cases(
     causal: bool = False,
     num_splits: int | None = None,
     l2: L2Mode = "cold",
+    page_sizes: Sequence[int | None] = (None,),
 ) -> tuple[DecodeCase, ...]:
-    """Every combination, kv_len and batch changing fastest, duplicates removed."""
-    spans = product(dtypes, head_dims, heads, seqs, batches)
+    """Every combination, kv_len, batch and page size changing fastest, duplicates removed."""
+    spans = product(dtypes, head_dims, heads, seqs, batches, page_sizes)
     cases = [
-        DecodeCase(batch, seq, head, dim, dtype, qo_len, causal, num_splits, l2)
-        for dtype, dim, head, seq, batch in spans
+        DecodeCase(batch, seq, head, dim, dtype, qo_len, causal, num_splits, l2, page)
+        for dtype, dim, head, seq, batch, page in spans
     ]
     for case in cases:
         if case.causal and case.qo_len > case.kv_len:

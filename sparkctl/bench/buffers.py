@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.axes import ELEMENT_BYTES, DecodeCase
-from sparkctl.bench.traffic import decode_traffic
+from sparkctl.bench.traffic import TABLE_ENTRY_BYTES, decode_traffic
 from sparkctl.errors import UsageError, WorkFailed
 
 if TYPE_CHECKING:
@@ -15,22 +15,26 @@ if TYPE_CHECKING:
 
 COLD_L2_FACTOR = 2  # the slots together exceed this many times the L2
 MAX_SLOTS = 8192  # calls in one graph; more would measure the graph
+SPARE_PAGES = 8  # one page in so many of a pool holds no key of the case
 _ALIGN = 256  # bytes, as cudaMalloc aligns
 
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """One slot: K, V and q behind each other, then as many bytes as out has.
+    """One slot: K, V, q and what pages need behind each other, then as many bytes as out has. Byte offsets.
 
-    So reading a slot moves the same bytes as the case. Nothing writes to a slot; outputs are elsewhere. Byte offsets.
+    Reading the first `size` bytes moves the same bytes as the case. Nothing writes to a slot; outputs are elsewhere.
     """
 
     k: int
     v: int
     q: int
+    table: int  # int32 [batch, pages], then int32 [batch]; nothing where contiguous
     size: int
-    kv_bytes: int  # of K alone
+    kv_bytes: int  # of K alone, pages that hold no key of the case among them
     q_bytes: int
+    num_pages: int  # of the pool; 0 where contiguous
+    room: int  # bytes to allocate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +44,44 @@ class Slots:
     layout: SlotLayout
     raw: list[torch.Tensor]  # uint8 [layout.size]
     q: list[torch.Tensor]  # [batch, qo_len, num_qo_heads, head_dim]
-    k: list[torch.Tensor]  # [batch, kv_len, num_kv_heads, head_dim]
+    k: list[torch.Tensor]  # [batch, kv_len, num_kv_heads, head_dim] or [num_pages, page_size, num_kv_heads, head_dim]
     v: list[torch.Tensor]
     out: list[torch.Tensor]  # as q
+    table: list[torch.Tensor]  # int32 [batch, pages]; empty where contiguous
+    kv_lens: list[torch.Tensor]  # int32 [batch]; empty where contiguous
 
     @property
     def count(self) -> int:
         return len(self.raw)
 
+    def inputs(self, slot: int) -> tuple[torch.Tensor | None, ...]:
+        """What an entry point takes before its outputs."""
+        qkv = (self.q[slot], self.k[slot], self.v[slot])
+        return (*qkv, self.table[slot], self.kv_lens[slot]) if self.table else (*qkv, None)
+
+    def keys(self, case: DecodeCase, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V [batch, kv_len, num_kv_heads, head_dim]; copies where they lie in pages."""
+        if not self.table:
+            return self.k[slot], self.v[slot]
+        ids = self.table[slot].long()
+        k, v = (pages[ids].flatten(1, 2)[:, : case.kv_len] for pages in (self.k[slot], self.v[slot]))
+        return k, v
+
 
 def plan_slot(case: DecodeCase) -> SlotLayout:
     """Offsets of one slot, each aligned to 256 bytes."""
     traffic = decode_traffic(case)
-    half = traffic.kv_bytes // 2
+    half, num_pages = traffic.kv_bytes // 2, 0
+    if case.page_size is not None:
+        needed = case.batch * case.pages
+        num_pages = needed + max(1, needed // SPARE_PAGES)
+        half = num_pages * case.page_size * case.heads.num_kv_heads * case.head_dim * ELEMENT_BYTES
     v = _aligned(half)
     q = v + _aligned(half)
-    size = q + _aligned(traffic.q_bytes) + _aligned(traffic.out_bytes)
-    return SlotLayout(k=0, v=v, q=q, size=size, kv_bytes=half, q_bytes=traffic.q_bytes)
+    table = q + _aligned(traffic.q_bytes)
+    room = table + _aligned(traffic.table_bytes) + _aligned(traffic.out_bytes)
+    size = room if case.page_size is None else min(room, _aligned(traffic.bytes))
+    return SlotLayout(0, v, q, table, size, half, traffic.q_bytes, num_pages, room)
 
 
 def count_slots(case: DecodeCase, l2_bytes: int) -> int:
@@ -67,7 +92,7 @@ def count_slots(case: DecodeCase, l2_bytes: int) -> int:
     if case.l2 == "hot":
         return 1
     traffic = decode_traffic(case)
-    read = traffic.kv_bytes + traffic.q_bytes
+    read = traffic.kv_bytes + traffic.q_bytes + traffic.table_bytes
     count = max(2, COLD_L2_FACTOR * l2_bytes // max(1, read) + 1)
     if count > MAX_SLOTS:
         raise UsageError(
@@ -84,31 +109,59 @@ def allocate_slots(case: DecodeCase, count: int, *, device: str, seed: int = 0) 
 
     layout = plan_slot(case)
     dtype = torch_dtype(case.dtype)
+    checked = 0 if case.page_size is None else decode_traffic(case).kv_bytes  # pages gathered for the reference
     if device != "cpu":
         free = (
             torch.cuda.mem_get_info(device)[0]
             + torch.cuda.memory_reserved(device)
             - torch.cuda.memory_allocated(device)
         )
-        if count * layout.size > 0.9 * free:
+        if count * layout.room + checked > 0.9 * free:
             raise WorkFailed(
-                f"{case.label} needs {count} × {layout.size / 1e9:.2f} GB, {free / 1e9:.2f} GB are free on {device}",
+                f"{case.label} needs {count} × {layout.room / 1e9:.2f} GB, {free / 1e9:.2f} GB are free on {device}",
                 hint="a smaller --batch or a shorter --seq",
             )
     generator = torch.Generator(device=device).manual_seed(seed)
-    raw = [torch.empty(layout.size, dtype=torch.uint8, device=device) for _ in range(count)]
-    for slot in raw:
+    whole = [torch.empty(layout.room, dtype=torch.uint8, device=device) for _ in range(count)]
+    for slot in whole:
         slot.view(dtype).normal_(generator=generator)
-    kv_shape = (case.batch, case.kv_len, case.heads.num_kv_heads, case.head_dim)
+    rows = (case.heads.num_kv_heads, case.head_dim)
+    kv_shape = (case.batch, case.kv_len, *rows) if case.page_size is None else (layout.num_pages, case.page_size, *rows)
     q_shape = (case.batch, case.qo_len, case.heads.num_qo_heads, case.head_dim)
-    return Slots(
+    slots = Slots(
         layout=layout,
-        raw=raw,
-        q=[_view(slot, layout.q, q_shape, dtype) for slot in raw],
-        k=[_view(slot, layout.k, kv_shape, dtype) for slot in raw],
-        v=[_view(slot, layout.v, kv_shape, dtype) for slot in raw],
-        out=[torch.full(q_shape, math.nan, dtype=dtype, device=device) for _ in raw],
+        raw=[slot[: layout.size] for slot in whole],
+        q=[_view(slot, layout.q, q_shape, dtype) for slot in whole],
+        k=[_view(slot, layout.k, kv_shape, dtype) for slot in whole],
+        v=[_view(slot, layout.v, kv_shape, dtype) for slot in whole],
+        out=[torch.full(q_shape, math.nan, dtype=dtype, device=device) for _ in whole],
+        table=[],
+        kv_lens=[],
     )
+    return slots if case.page_size is None else _with_tables(case, slots, whole, generator)
+
+
+def _with_tables(case: DecodeCase, slots: Slots, whole: list[torch.Tensor], generator: torch.Generator) -> Slots:
+    """Every slot's keys in pages drawn at random from its pool; what no key of the case fills is NaN."""
+    import torch
+
+    assert case.page_size is not None
+    lens_at = slots.layout.table + TABLE_ENTRY_BYTES * case.batch * case.pages
+    tables, lens = [], []
+    for index, slot in enumerate(whole):
+        order = torch.randperm(slots.layout.num_pages, generator=generator, device=slot.device)
+        table = _view(slot, slots.layout.table, (case.batch, case.pages), torch.int32)
+        table.copy_(order[: table.numel()].view(table.shape))
+        kv_lens = _view(slot, lens_at, (case.batch,), torch.int32)
+        kv_lens.fill_(case.kv_len)
+        for pages in (slots.k[index], slots.v[index]):
+            pages[order[table.numel() :]] = math.nan
+            if tail := case.kv_len % case.page_size:
+                last: Any = table[:, -1].long()
+                pages[last, tail:] = math.nan
+        tables.append(table)
+        lens.append(kv_lens)
+    return replace(slots, table=tables, kv_lens=lens)
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -133,7 +186,7 @@ def xor_words(raw: torch.Tensor) -> int:
 
 
 def _view(raw: torch.Tensor, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return raw[offset : offset + math.prod(shape) * ELEMENT_BYTES].view(dtype).view(shape)
+    return raw[offset : offset + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
 
 
 def _aligned(size: int) -> int:

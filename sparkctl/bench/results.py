@@ -99,6 +99,7 @@ class Row:
     ceiling: Ceiling
     peers: tuple[PeerResult, ...]
     error: str  # the outcome of the comparison with the fp64 reference
+    arm: str = ""  # `stages=2`, where arms are compared
 
     @property
     def tbps(self) -> float:

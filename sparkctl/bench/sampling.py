@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sparkctl.bench.results import Sample, Series
@@ -49,6 +49,57 @@ def sample_in_turn(
             if reason is not None:
                 stopped[name] = reason
     return {name: Series(tuple(taken[name]), timers[name].calls, stopped[name]) for name in timers}
+
+
+def sample_rounds(
+    timers: Mapping[str, Timer],
+    *,
+    rule: StopRule,
+    budget_s: float,
+    now: Callable[[], float],
+    pairs: Sequence[tuple[str, str]],
+) -> dict[str, Series]:
+    """Rounds of one sample of every arm, the order turned round each time (A B C, C B A, …), all arms to the end.
+
+    So the n-th samples of two arms belong together, and no arm always follows the same other. Precise is when the
+    medians of all arms in `pairs` are, and the ratios of every pair.
+    """
+    taken: dict[str, list[Sample]] = {name: [] for name in timers}
+    order = list(timers)
+    start, rounds = now(), 0
+    stopped: StopReason | None = None
+    while stopped is None:
+        for name in order:
+            taken[name].append(timers[name].take_sample())
+        order.reverse()
+        rounds += 1
+        stopped = _round_reason(taken, pairs, rule, rounds, out_of_budget=now() - start >= budget_s)
+    return {name: Series(tuple(samples), timers[name].calls, stopped) for name, samples in taken.items()}
+
+
+def _round_reason(
+    taken: Mapping[str, list[Sample]],
+    pairs: Sequence[tuple[str, str]],
+    rule: StopRule,
+    rounds: int,
+    *,
+    out_of_budget: bool,
+) -> StopReason | None:
+    """The weakest reason of all arms and ratios: None until each has one."""
+    arms = dict.fromkeys(name for pair in pairs for name in pair)
+    wanted = [_counted(taken[name]) for name in arms]
+    wanted += [
+        [
+            a.time_us / b.time_us
+            for a, b in zip(taken[base], taken[other], strict=True)
+            if not (a.throttle or b.throttle)
+        ]
+        for base, other in pairs
+    ]
+    reasons = [stop_reason(one, rule, taken=rounds, out_of_budget=out_of_budget) for one in wanted]
+    if None in reasons:
+        return None
+    return next((reason for reason in reasons if reason != "precise"), "precise")
 
 
 def _counted(samples: list[Sample]) -> list[float]:

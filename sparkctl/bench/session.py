@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sparkctl.bench.arms import DecodeArm, check_read, decode_arm, read_arms
+from sparkctl.bench.ab import Comparison
+from sparkctl.bench.arms import DecodeArm, check_read, count_differences, decode_arm, read_arms
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots, allocate_slots, count_slots
 from sparkctl.bench.clocks import ClockReader
+from sparkctl.bench.facts import DeviceFacts, find_facts
 from sparkctl.bench.measure import Arm, EagerTimer, GraphTimer, estimate_call_us, plan_calls, warm_up
 from sparkctl.bench.peers import PEERS, PeerArm
 from sparkctl.bench.results import Ceiling, PeerResult, Row, Series
-from sparkctl.bench.sampling import Timer, sample_in_turn
+from sparkctl.bench.sampling import Timer, sample_in_turn, sample_rounds
 from sparkctl.bench.statistics import StopRule, median
 from sparkctl.bench.traffic import decode_traffic
-from sparkctl.errors import MissingTool, WorkFailed
+from sparkctl.errors import WorkFailed
 from sparkctl.ops.call import DecodeCall
 from sparkctl.runtime import Library
 
@@ -44,55 +45,6 @@ Verify = Callable[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    """What the CUDA runtime says about the device in use, and the versions around it."""
-
-    name: str
-    arch: str
-    sm_count: int
-    l2_bytes: int
-    driver: str | None
-    cuda: str | None
-    torch: str
-    cudnn: str | None
-    python: str
-    clocks_missing: str | None  # why clocks could not be read
-
-
-def find_facts(device: str, clocks: ClockReader) -> DeviceFacts:
-    """Asks torch; `device` as torch names it: "cuda:0"."""
-    import torch
-
-    properties = torch.cuda.get_device_properties(device)
-    cudnn_version: Any = torch.backends.cudnn.version  # not annotated
-    cudnn = cudnn_version()
-    return DeviceFacts(
-        name=properties.name,
-        arch=f"sm_{properties.major}{properties.minor}",
-        sm_count=properties.multi_processor_count,
-        l2_bytes=properties.L2_cache_size,
-        driver=clocks.driver,
-        cuda=torch.version.cuda,
-        torch=torch.__version__,
-        cudnn=None if cudnn is None else str(cudnn),
-        python=platform.python_version(),
-        clocks_missing=clocks.missing,
-    )
-
-
-def find_cuda_device() -> str:
-    """Torch's current device; MissingTool when torch sees none."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise MissingTool(
-            f"torch {torch.__version__} sees no CUDA device",
-            hint="a torch built for CUDA, or sparkctl bench --estimate H200",
-        )
-    return f"cuda:{torch.cuda.current_device()}"
-
-
 def open_session(
     library: Library,
     device: str,
@@ -116,6 +68,24 @@ def open_session(
         budget_s=budget_s,
         rule=rule or StopRule(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """All that is timed on one case; the timers of our arms by the arms' names."""
+
+    case: DecodeCase
+    slots: Slots
+    peers: Sequence[PeerArm]
+    graphs: dict[str, GraphTimer]
+    peer_graphs: dict[str, GraphTimer]
+    eager: dict[str, EagerTimer]
+    ceiling: GraphTimer
+
+    @property
+    def shared(self) -> dict[str, GraphTimer]:
+        """What each of our arms is sampled beside."""
+        return {**self.peer_graphs, _CEILING: self.ceiling}
 
 
 class CudaSession:
@@ -146,8 +116,55 @@ class CudaSession:
         """One row per call. WorkFailed when one of our outputs is wrong."""
         import torch
 
-        slots = allocate_slots(case, count_slots(case, self.facts.l2_bytes), device=self._device)
+        slots = self._allocate(case)
         ours = [decode_arm(case, slots, call) for call in calls]
+        bench = self._prepare(case, slots, ours)
+        rows = tuple(self._measure_one(bench, one) for one in ours)
+        del bench
+        torch.cuda.synchronize()
+        return rows
+
+    def compare(
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+    ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
+        """One row per (label, call), sampled in rounds, and every later arm held against the first.
+
+        WorkFailed when one of our outputs is wrong.
+        """
+        import torch
+
+        slots = self._allocate(case)
+        ours = [
+            decode_arm(case, slots, call, label=label, out=None if index == 0 else [o.clone() for o in slots.out])
+            for index, (label, call) in enumerate(arms)
+        ]
+        bench = self._prepare(case, slots, ours)
+        least = replace(self._rule, max_samples=self._rule.min_samples)
+        eager = sample_in_turn(bench.eager, rule=least, budget_s=0.0, now=time.perf_counter)
+        for one in ours:
+            one.poison()
+        first, *later = (one.arm.name for one in ours)
+        series = sample_rounds(
+            {**bench.graphs, **bench.shared},
+            rule=self._rule,
+            budget_s=self._budget_s,
+            now=time.perf_counter,
+            pairs=[(first, other) for other in later],
+        )
+        rows = tuple(
+            replace(self._row(bench, one, series, eager[one.arm.name], self._check_outputs(bench, one)), arm=label)
+            for one, (label, _) in zip(ours, arms, strict=True)
+        )
+        bits = [count_differences(ours[0].out, one.out) for one in ours[1:]]
+        del bench
+        torch.cuda.synchronize()
+        return rows, tuple(Comparison(rows[0], row, found) for row, found in zip(rows[1:], bits, strict=True))
+
+    def _allocate(self, case: DecodeCase) -> Slots:
+        return allocate_slots(case, count_slots(case, self.facts.l2_bytes), device=self._device)
+
+    def _prepare(self, case: DecodeCase, slots: Slots, ours: Sequence[DecodeArm]) -> _Bench:
+        """Peers tried, the ceiling found, graphs captured and warm; what peers and ceiling write is poisoned."""
         peers = self._try_peers(case, slots)
         per_sample = plan_calls(slots.count, min(estimate_call_us(one.arm, slots.count) for one in ours))
         ceiling = self._find_ceiling(slots, per_sample)
@@ -158,64 +175,34 @@ class CudaSession:
             for one in ours
         }
         warm_up([*graphs.values(), *peer_graphs.values(), ceiling])
-        rows = self._sample(case, slots, ours, peers, graphs, peer_graphs, eager, ceiling)
-        del graphs, peer_graphs, eager, ceiling
-        torch.cuda.synchronize()
-        return rows
-
-    def _sample(
-        self,
-        case: DecodeCase,
-        slots: Slots,
-        ours: Sequence[DecodeArm],
-        peers: Sequence[PeerArm],
-        graphs: dict[str, GraphTimer],
-        peer_graphs: dict[str, GraphTimer],
-        eager: dict[str, EagerTimer],
-        ceiling: GraphTimer,
-    ) -> tuple[Row, ...]:
         for timer in (*peer_graphs.values(), ceiling):
             timer.poison()
-        rows = []
-        shared: dict[str, Timer] = {**peer_graphs, _CEILING: ceiling}
-        for one in ours:  # our variants write to the same outputs, so each has its own rounds and its own check
-            one.poison(slots)
-            name = one.arm.name
-            arms: dict[str, Timer] = {name: graphs[name], f"{name} eager": eager[name], **shared}
-            least = replace(self._rule, max_samples=self._rule.min_samples)  # eager is noisy and no result of ours
-            series = sample_in_turn(
-                arms,
-                rule=self._rule,
-                budget_s=self._budget_s,
-                now=time.perf_counter,
-                exceptions={f"{name} eager": least},
-            )
-            error = self._check_outputs(case, slots, name, peer_graphs, ceiling)
-            rows.append(self._row(case, slots, one, peers, series, ceiling, error))
-        return tuple(rows)
+        return _Bench(case, slots, peers, graphs, peer_graphs, eager, ceiling)
 
-    def _row(
-        self,
-        case: DecodeCase,
-        slots: Slots,
-        one: DecodeArm,
-        peers: Sequence[PeerArm],
-        series: dict[str, Series],
-        ceiling: GraphTimer,
-        error: str,
-    ) -> Row:
-        name = one.arm.name
+    def _measure_one(self, bench: _Bench, one: DecodeArm) -> Row:
+        """Our variants write to the same outputs, so each has its own rounds and its own check."""
+        one.poison()
+        name, eager_name = one.arm.name, f"{one.arm.name} eager"
+        arms: dict[str, Timer] = {name: bench.graphs[name], eager_name: bench.eager[name], **bench.shared}
+        least = replace(self._rule, max_samples=self._rule.min_samples)  # eager is noisy and no result of ours
+        series = sample_in_turn(
+            arms, rule=self._rule, budget_s=self._budget_s, now=time.perf_counter, exceptions={eager_name: least}
+        )
+        return self._row(bench, one, series, series[eager_name], self._check_outputs(bench, one))
+
+    def _row(self, bench: _Bench, one: DecodeArm, series: dict[str, Series], eager: Series, error: str) -> Row:
+        plan = one.call.plan
         return Row(
-            case=case,
-            kernel=self._library.variant(name).kernel,
-            variant=name,
-            num_splits=one.call.plan.num_splits,
-            traffic=decode_traffic(case),
-            slots=slots.count,
-            series=series[name],
-            eager=series[f"{name} eager"],
-            ceiling=Ceiling(ceiling.arm.name, slots.layout.size, series[_CEILING]),
-            peers=tuple(PeerResult(peer.name, series.get(peer.name), peer.reason) for peer in peers),
+            case=bench.case,
+            kernel=self._library.variant(plan.variant).kernel,
+            variant=plan.variant,
+            num_splits=plan.num_splits,
+            traffic=decode_traffic(bench.case),
+            slots=bench.slots.count,
+            series=series[one.arm.name],
+            eager=eager,
+            ceiling=Ceiling(bench.ceiling.arm.name, bench.slots.layout.size, series[_CEILING]),
+            peers=tuple(PeerResult(peer.name, series.get(peer.name), peer.reason) for peer in bench.peers),
             error=error,
         )
 
@@ -227,7 +214,7 @@ class CudaSession:
         arms = [arm for peer in self._peers for arm in PEERS[peer](case, slots)]
         able = [arm for arm in arms if arm.call is not None]
         outputs = [arm.call(0) for arm in able if arm.call is not None]
-        verdicts = self._verify(case, slots.q[0], slots.k[0], slots.v[0], outputs) if outputs else []
+        verdicts = self._verify(case, slots.q[0], *slots.keys(case, 0), outputs) if outputs else []
         wrong = {
             arm.name: PeerArm(arm.name, None, f"wrong output: {verdict.text}")
             for arm, verdict in zip(able, verdicts, strict=True)
@@ -248,20 +235,19 @@ class CudaSession:
         times = [median(column) for column in zip(*taken, strict=True)]
         return timers[times.index(min(times))]
 
-    def _check_outputs(
-        self, case: DecodeCase, slots: Slots, name: str, peers: dict[str, GraphTimer], ceiling: GraphTimer
-    ) -> str:
+    def _check_outputs(self, bench: _Bench, one: DecodeArm) -> str:
         """What the timed calls left behind: every output written, the last slot's compared with the reference."""
-        unwritten = sum(bool(out.isnan().any()) for out in slots.out)
+        case, slots, name = bench.case, bench.slots, one.arm.name
+        unwritten = sum(bool(out.isnan().any()) for out in one.out)
         if unwritten:
             raise WorkFailed(f"{name} on {case.label}: NaN in {unwritten} of {slots.count} outputs of timed calls")
         last = slots.count - 1
-        check_read(ceiling.arm.name, ceiling.outputs[last], slots.raw[last])
-        outputs = [slots.out[last], *(timer.outputs[last] for timer in peers.values())]
-        verdicts = self._verify(case, slots.q[last], slots.k[last], slots.v[last], outputs)
+        check_read(bench.ceiling.arm.name, bench.ceiling.outputs[last], slots.raw[last])
+        outputs = [one.out[last], *(timer.outputs[last] for timer in bench.peer_graphs.values())]
+        verdicts = self._verify(case, slots.q[last], *slots.keys(case, last), outputs)
         if not verdicts[0].worst <= 1.0:
             raise WorkFailed(f"{name} on {case.label}: wrong output of a timed call: {verdicts[0].text}")
-        for peer, verdict in zip(peers, verdicts[1:], strict=True):
+        for peer, verdict in zip(bench.peer_graphs, verdicts[1:], strict=True):
             if not verdict.worst <= PEER_TOLERANCE:
                 raise WorkFailed(f"{peer} on {case.label}: wrong output of a timed call: {verdict.text}")
         return verdicts[0].text

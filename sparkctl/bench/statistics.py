@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 CONFIDENCE = 0.95
-_Z = 1.959963984540054  # two-sided 95 % of the normal distribution
 _EXACT_UP_TO = 200  # samples; beyond, the normal approximation of the ranks is off by less than one rank
 
 StopReason = Literal["precise", "budget", "samples"]
@@ -56,28 +56,29 @@ def noise(samples: Sequence[float]) -> float:
     return (quantile(samples, 0.75) - quantile(samples, 0.25)) / middle if middle else 0.0
 
 
-def median_interval(samples: Sequence[float]) -> Interval:
-    """At least 95 % confidence that the true median lies inside, whatever the distribution.
+def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """At least this confidence that the true median lies inside, whatever the distribution.
 
     The number of samples below the true median is Binomial(n, 1/2), so the interval runs from the (r+1)-th smallest to
-    the (r+1)-th largest sample, r the largest with P(X ≤ r) ≤ 2.5 %. Fewer than six samples have no such r: then it is
-    the whole range, at less confidence.
+    the (r+1)-th largest sample, r the largest with P(X ≤ r) ≤ (1 - confidence) / 2. Few samples (below six for 95 %)
+    have no such r: then it is the whole range, at less confidence.
     """
     ordered = sorted(samples)
     if not ordered:
         raise ValueError("no samples")
-    rank = _tail_rank(len(ordered))
+    rank = _tail_rank(len(ordered), confidence)
     return Interval(ordered[rank], ordered[-1 - rank])
 
 
-def _tail_rank(count: int) -> int:
+def _tail_rank(count: int, confidence: float) -> int:
     """Samples to drop at each end; 0 keeps the range."""
     if count > _EXACT_UP_TO:
-        return math.floor((count - _Z * math.sqrt(count)) / 2) - 1
+        deviations = NormalDist().inv_cdf((1 + confidence) / 2)
+        return math.floor((count - deviations * math.sqrt(count)) / 2) - 1
     tail, rank = 0.0, 0
     for below in range(count):
         tail += math.comb(count, below) / 2.0**count
-        if tail > (1 - CONFIDENCE) / 2:
+        if tail > (1 - confidence) / 2:
             break
         rank = below
     return rank

@@ -12,9 +12,10 @@ from sparkctl import __version__
 from sparkctl.arch import Arch
 from sparkctl.bench.arms import READ_KERNEL, plan_case
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.facts import DeviceFacts, find_cuda_device
 from sparkctl.bench.record import save_run
 from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Row, Run
-from sparkctl.bench.session import DeviceFacts, Verdict, find_cuda_device, open_session
+from sparkctl.bench.session import Verdict, open_session
 from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.ops.call import DecodeCall

@@ -13,9 +13,9 @@ import pytest
 
 from sparkctl.arch import Arch
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.facts import DeviceFacts
 from sparkctl.bench.record import result_path
 from sparkctl.bench.results import Ceiling, PeerResult, Row, Sample, Series, Stamp
-from sparkctl.bench.session import DeviceFacts
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.cli.app import main
 from sparkctl.ops.call import DecodeCall

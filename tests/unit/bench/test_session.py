@@ -14,9 +14,10 @@ from sparkctl.bench.arms import plan_case
 from sparkctl.bench.axes import DecodeCase, Heads
 from sparkctl.bench.buffers import Slots
 from sparkctl.bench.clocks import ClockReader
+from sparkctl.bench.facts import DeviceFacts
 from sparkctl.bench.peers import PEERS, PeerArm
 from sparkctl.bench.results import Row
-from sparkctl.bench.session import CudaSession, DeviceFacts
+from sparkctl.bench.session import CudaSession
 from sparkctl.bench.statistics import StopRule
 from sparkctl.errors import WorkFailed
 from sparkctl.runtime import Library
