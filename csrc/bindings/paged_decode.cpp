@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "attention/geometry.h"
 #include "bindings/attention.h"
 
 namespace spark::bindings {
@@ -10,17 +11,16 @@ namespace {
 
 constexpr int64_t LONGEST = int64_t{1} << 30;  // keys; what flags.yaml accepts
 
-// Ids that live on the device are not read; on the CPU those of pages that hold keys are checked.
-void check_page_ids(const TensorView& page_table, const TensorView& kv_lens, int64_t page_size, int64_t num_pages) {
-  if (page_table.device().device_type != kDLCPU) return;
-  const int32_t* lens = static_cast<const int32_t*>(data_of(kv_lens));
-  const int32_t* table = static_cast<const int32_t*>(data_of(page_table));
-  for (int64_t b = 0; b < page_table.size(0); ++b) {
-    for (int64_t entry = 0; entry * page_size < lens[b]; ++entry) {
-      const int32_t page = table[b * page_table.stride(0) + entry];
-      if (page < 0 || page >= num_pages) {
+// Ids that live on the device are not read; on the CPU those of pages that hold keys that a query may see are checked.
+void check_page_ids(const AttentionParams& p, DLDevice device) {
+  if (device.device_type != kDLCPU) return;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const KvRange keys = visible_range(p, p.qo_len, p.kv_lens[b]);
+    for (int64_t entry = keys.begin / p.page_size; entry * p.page_size < keys.end; ++entry) {
+      const int32_t page = p.page_table[b * p.page_table_stride + entry];
+      if (page < 0 || page >= p.num_pages) {
         TVM_FFI_THROW(ValueError) << "page_table[" << b << ", " << entry << "] is " << page << ", accepted is 0 to "
-                                  << num_pages - 1 << ", the pages of k_pages";
+                                  << p.num_pages - 1 << ", the pages of k_pages";
       }
     }
   }
@@ -52,9 +52,9 @@ void paged_decode(int64_t variant, int64_t combine_variant, TensorView q, Tensor
   const int64_t capacity = std::min(page_table.size(1) * k_pages.size(1), LONGEST);
   p.kv_len = int32_of("kv_len", capacity);
   check_kv_lens(kv_lens, q.size(0), capacity, q.device());
-  check_page_ids(page_table, kv_lens, k_pages.size(1), k_pages.size(0));
   p.kv_lens = static_cast<const int32_t*>(data_of(kv_lens));
   set_options(p, {scale, causal, window, softcap, mask}, q, q.size(1), capacity);
+  check_page_ids(p, q.device());
   run_decode("paged_decode", variant, combine_variant, p, q, {out, lse, part_acc, part_max, part_sum}, sinks);
 }
 

@@ -31,7 +31,7 @@ def attention_torch(
     """out [batch, qo_len, num_qo_heads, head_dim] in q's dtype and lse [batch, qo_len, num_qo_heads] in fp32.
 
     q [batch, qo_len, num_qo_heads, head_dim], k and v [batch, kv_len, num_kv_heads, head_dim]. fp32 throughout; keys
-    at or past a sequence's length are not read.
+    at or past a sequence's length, or that a window hides from every query, are not read.
     """
     import torch
 
@@ -57,7 +57,8 @@ def attention_torch(
     visible = visible.expand(batch, num_qo_heads, qo_len, kv_len).reshape(batch, num_kv_heads, group, qo_len, kv_len)
 
     # unused keys may hold anything, NaN too: they must not enter a product
-    unused = ~present[:, :, None, None]
+    used = present if options.window is None else present & (positions >= (lens - qo_len - options.window)[:, None])
+    unused = ~used[:, :, None, None]
     k32 = k.float().masked_fill(unused, 0.0)
     v32 = v.float().masked_fill(unused, 0.0)
     q32 = q.float().reshape(batch, qo_len, num_kv_heads, group, head_dim)
@@ -73,17 +74,22 @@ def attention_torch(
     return out, lse.permute(0, 3, 1, 2).reshape(batch, qo_len, num_qo_heads).contiguous()
 
 
-def gather_pages(pages: torch.Tensor, page_table: torch.Tensor, kv_lens: torch.Tensor) -> torch.Tensor:
+def gather_pages(
+    pages: torch.Tensor, page_table: torch.Tensor, kv_lens: torch.Tensor, first_keys: torch.Tensor | None = None
+) -> torch.Tensor:
     """[batch, max_pages * page_size, num_kv_heads, head_dim] of pages [num_pages, page_size, num_kv_heads, head_dim].
 
-    Entries past a sequence's last page may hold anything: they read page 0. ValueError for a page that is not there
-    (CPU tensors only; on a device torch's own index check applies).
+    Entries past a sequence's last page, and those of keys before first_keys [batch] alone, may hold anything: they
+    read page 0. ValueError for a page that is not there (CPU tensors only; on a device torch's own index check
+    applies).
     """
     import torch
 
     page_size, num_pages = pages.shape[1], pages.shape[0]
-    entries = torch.arange(page_table.shape[1], device=page_table.device)
-    used = entries[None, :] * page_size < kv_lens[:, None]
+    start = torch.arange(page_table.shape[1], device=page_table.device) * page_size  # an entry's first key
+    used = start < kv_lens[:, None]
+    if first_keys is not None:
+        used = used & (start + page_size > first_keys[:, None])
     ids = torch.where(used, page_table, 0).long()
     if ids.device.type == "cpu" and bool(((ids < 0) | (ids >= num_pages))[used].any()):
         raise ValueError(

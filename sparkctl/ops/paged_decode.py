@@ -52,7 +52,8 @@ def paged_decode(
     q [batch, qo_len, num_qo_heads, head_dim]; k_pages, v_pages [num_pages, page_size, num_kv_heads, head_dim] with any
     page_size from 1 on and any strides whose last is 1; page_table int32 [batch, max_pages] holds page ids, kv_lens
     int32 [batch] the keys of each sequence. Key j of sequence b lies in page page_table[b, j // page_size]. Entries
-    past a sequence's last page are not read and may hold anything; so may the keys of that page past its length.
+    past a sequence's last page are not read and may hold anything; so may the keys of that page past its length, and
+    everything that a window hides from every query.
 
     Everything else is as in `decode`; max_kv_len defaults to max_pages * page_size, which also is a mask's kv_len. With
     an identity table the result is that of `decode`, bit for bit, for the same num_splits.
@@ -75,7 +76,8 @@ def paged_decode(
     if call is not None:
         inputs = (q, k_pages, v_pages, page_table, kv_lens)
         return run_call(call, inputs, out, return_lse, workspace, options)
-    k, v = (gather_pages(pages, page_table, kv_lens) for pages in (k_pages, v_pages))
+    first_keys = None if window is None else kv_lens - shape.qo_len - window
+    k, v = (gather_pages(pages, page_table, kv_lens, first_keys) for pages in (k_pages, v_pages))
     result, lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
     return hand_over(result, lse, out, return_lse)
 

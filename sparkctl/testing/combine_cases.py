@@ -29,6 +29,7 @@ AXES: Mapping[str, Sequence[Any]] = {
     "qo_len": (1, 2, 16),
     "batch": (1, 3),
     "padded_out": (False, True),
+    "sinks": (False, True),
 }
 # Rows times splits that a case may merge: the emulator merges about one a microsecond.
 EMULATOR_PARTIALS = 6000
@@ -37,10 +38,12 @@ EMULATOR_PARTIALS = 6000
 @lru_cache
 def combine_cases(grid: Grid) -> tuple[CombineCase, ...]:
     """A pairwise cover and named cases; the larger grids add larger ones."""
-    rows = cover_pairs(AXES, lambda row: partials(row) <= EMULATOR_PARTIALS)
+    rows = cover_pairs(AXES, lambda row: partials(row) <= EMULATOR_PARTIALS and has_weight(row))
     cases = [CombineCase(**row) for row in rows]
     cases += [CombineCase(1, 1, 32, splits, label="model_shape") for splits in (1, 4, 16, 64)]
     cases += [CombineCase(2, 1, 5, 3, pattern, label="few_splits") for pattern in PATTERNS]
+    cases += [CombineCase(2, 1, 5, splits, "all_empty", sinks=True, label="sinks_without_keys") for splits in (1, 3)]
+    cases += [CombineCase(2, 1, 5, splits, sinks=True, label="sinks_once") for splits in (1, 2, 33)]
     if grid != "quick":
         cases += [CombineCase(2, 2, 16, splits, pattern, label="larger") for splits in (16, 64) for pattern in PATTERNS]
     if grid == "device":
@@ -52,3 +55,8 @@ def combine_cases(grid: Grid) -> tuple[CombineCase, ...]:
 def partials(row: Mapping[str, Any]) -> int:
     """Partial results that a row of axis values merges; an axis that is not there counts 1."""
     return math.prod(int(row.get(name, 1)) for name in ("num_splits", "num_qo_heads", "qo_len", "batch"))
+
+
+def has_weight(row: Mapping[str, Any]) -> bool:
+    """Whether no row can be so light beside its sink that its output is below the dtype's numbers."""
+    return not (row.get("sinks") and row.get("pattern") == "far_apart")

@@ -9,6 +9,7 @@ from typing import Any
 
 from sparkctl.testing.cover import cover_pairs
 from sparkctl.testing.model import DecodeCase, Grid, padded_rows
+from sparkctl.testing.option_cases import OPTION_AXES, named_option_cases
 
 # The work a case may be. A warp-wide mma takes the emulator 2 µs, so this holds a case to tenths of a second there.
 EMULATOR_WORK = 140_000
@@ -38,11 +39,13 @@ AXES: Mapping[str, Sequence[Any]] = {
 @lru_cache
 def decode_cases(grid: Grid) -> tuple[DecodeCase, ...]:
     """The named cases and a pairwise cover; the larger grids add a second cover over other and longer lengths."""
-    cases = named_cases() + cover(AXES, EMULATOR_WORK)
+    cases = named_cases() + named_option_cases() + cover(AXES, EMULATOR_WORK) + cover(OPTION_AXES, EMULATOR_WORK)
     if grid == "full":
         cases += cover({**AXES, "kv_len": FULL_KV_LENS}, FULL_EMULATOR_WORK)
+        cases += cover({**AXES, **OPTION_AXES, "kv_len": FULL_KV_LENS, "group": GROUPS}, FULL_EMULATOR_WORK)
     if grid == "device":
         cases += device_cases() + cover({**AXES, "kv_len": DEVICE_KV_LENS}, DEVICE_WORK)
+        cases += cover({**AXES, **OPTION_AXES, "kv_len": DEVICE_KV_LENS, "group": GROUPS}, DEVICE_WORK)
     return tuple(dict.fromkeys(cases))
 
 
@@ -80,6 +83,7 @@ def case_of(row: Mapping[str, Any]) -> DecodeCase:
         layout=row["layout"],
         return_lse=row["return_lse"],
         slack=slack,
+        **{name: row[name] for name in ("window", "softcap", "mask", "sinks") if name in row},
     )
 
 

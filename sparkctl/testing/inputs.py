@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.testing.arena import arena_for
-from sparkctl.testing.model import CombineCase, DecodeCase, Layout, case_seed
+from sparkctl.testing.model import CombineCase, DecodeCase, Layout, MaskKind, case_seed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 GAP = 8  # elements in the gap between padded rows; keeps 16-byte alignment
 LARGE_SCORE = 1e3
 ABSURD_PAGE = 2**30  # in table entries that nobody may read
+VISIBLE_SHARE = 0.6  # of a mask
+LARGE_SINK = 5.0  # outweighs a handful of keys, and leaves fp16 its precision
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeInputs:
-    """q, k, v and kv_lens as the operator takes them."""
+    """q, k, v, kv_lens and the options that are tensors, as the operator takes them."""
 
     q: Tensor
     k: Tensor
     v: Tensor
     kv_lens: Tensor | None
     pages: Pages | None = None  # of a paged case; k and v then hold the same keys one behind the other
+    mask: Tensor | None = None
+    sinks: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Partials:
     acc: Tensor  # [batch, qo_len, num_qo_heads, num_splits, head_dim]
     max: Tensor  # [batch, qo_len, num_qo_heads, num_splits], log2 domain
     sum: Tensor
+    sinks: Tensor | None = None  # [num_qo_heads]
 
 
 def make_decode_inputs(case: DecodeCase, dtype: str, head_dim: int, device: str, seed: int = 0) -> DecodeInputs:
@@ -63,20 +68,61 @@ def make_decode_inputs(case: DecodeCase, dtype: str, head_dim: int, device: str,
     )
     if case.logits == "large":
         q *= LARGE_SCORE / (3.5 * math.sqrt(head_dim))  # the largest of some hundred q·k is about 3.5 deviations
-    kv_lens = None
-    if case.slack is not None:
-        kv_lens = torch.tensor(case.kv_lens, dtype=torch.int32, device=device)
-        past_end = torch.arange(case.kv_capacity, device=device) >= kv_lens[:, None]
-        k.masked_fill_(past_end[:, :, None, None], math.nan)
-        v.masked_fill_(past_end[:, :, None, None], math.nan)
+    lens = torch.tensor(case.kv_lens, dtype=torch.int32, device=device)
+    first = torch.tensor(case.first_keys, device=device)
+    key = torch.arange(case.kv_capacity, device=device)
+    unseen = ((key >= lens[:, None]) | (key < first[:, None]))[:, :, None, None]
+    k.masked_fill_(unseen, math.nan)
+    v.masked_fill_(unseen, math.nan)
+    kv_lens = None if case.slack is None else lens
+    mask = make_mask(case, generator, device)
+    sinks = make_sinks(case.num_qo_heads, generator, device) if case.sinks else None
     q, k, v = (tensor.to(torch_dtype(dtype)) for tensor in (q, k, v))
     if case.page_size is not None:
         if case.label == "shared_pages":
             k[:, : case.page_size] = k[:1, : case.page_size]
             v[:, : case.page_size] = v[:1, : case.page_size]
         pages = place_in_pages(k, v, case, generator)
-        return DecodeInputs(place_q(q, case.layout), k, v, kv_lens, pages)
-    return DecodeInputs(place_q(q, case.layout), *place_kv(k, v, case.layout), kv_lens)
+        return DecodeInputs(place_q(q, case.layout), k, v, kv_lens, pages, mask, sinks)
+    return DecodeInputs(place_q(q, case.layout), *place_kv(k, v, case.layout), kv_lens, None, mask, sinks)
+
+
+def make_mask(case: DecodeCase, generator: Any, device: str) -> Tensor | None:
+    """A random mask as a view that starts at an odd byte inside memory that would show every key."""
+    import torch
+
+    if case.mask == "none":
+        return None
+    shape = mask_shape(case.mask, case.batch, case.num_qo_heads, case.qo_len, case.kv_capacity)
+    noise = torch.rand(shape, generator=generator, device=device)
+    hidden_rows = torch.rand((*shape[:-1], 1), generator=generator, device=device) < 0.15
+    mask = (noise < VISIBLE_SHARE) & ~hidden_rows
+    if case.label == "mask_all_rows":
+        mask[:] = False
+    if case.label == "mask_first_tile_hidden":
+        mask[..., :64] = False
+    room = torch.ones([size + 1 for size in shape], dtype=torch.bool, device=device)
+    return view_into(mask, room[tuple(slice(1, None) for _ in shape)])
+
+
+def mask_shape(kind: MaskKind, batch: int, heads: int, qo_len: int, kv_len: int) -> tuple[int, ...]:
+    """The shape of a mask of this kind."""
+    rows = 1 if kind.endswith("_row") else qo_len
+    if kind == "rank2":
+        return (qo_len, kv_len)
+    if kind.startswith("rank3"):
+        return (batch, rows, kv_len)
+    return (batch, heads if "heads" in kind else 1, rows, kv_len)
+
+
+def make_sinks(heads: int, generator: Any, device: str) -> Tensor:
+    """Random sinks, the first −inf (which is none) and the last large."""
+    import torch
+
+    sinks = torch.randn(heads, generator=generator, device=device, dtype=torch.float32)
+    sinks[0] = -math.inf
+    sinks[-1] = LARGE_SINK
+    return sinks
 
 
 def place_in_pages(k: Tensor, v: Tensor, case: DecodeCase, generator: Any) -> Pages:
@@ -95,15 +141,19 @@ def place_in_pages(k: Tensor, v: Tensor, case: DecodeCase, generator: Any) -> Pa
         room = poison(tensor, len(order), page_size, *tensor.shape[2:])
         room[table.flatten()] = tensor.reshape(len(table.flatten()), page_size, *tensor.shape[2:])
         pages.append(room)
-    lens = torch.tensor(case.kv_lens, device=k.device)
-    unused = torch.arange(entries, device=k.device) * page_size >= lens[:, None]
+    lens, first = (torch.tensor(keys, device=k.device)[:, None] for keys in (case.kv_lens, case.first_keys))
+    start = torch.arange(entries, device=k.device) * page_size
+    unused = (start >= lens) | (start + page_size <= first)
     wide = torch.full((case.batch, entries + 5), ABSURD_PAGE, dtype=torch.int32, device=k.device)
     wide[:, :entries] = table.masked_fill(unused, ABSURD_PAGE)
     return Pages(*place_kv(pages[0], pages[1], case.layout), wide[:, :entries])
 
 
 def make_partials(case: CombineCase, head_dim: int, device: str, seed: int = 0) -> Partials:
-    """Partials of random scores; the acc of a split without weight holds NaN, since nothing may read it."""
+    """Partials of random scores; the acc of a split without weight holds NaN, since nothing may read it.
+
+    Beside sinks the maxima lie close, so that no row is so light that fp16 cannot hold it.
+    """
     import torch
 
     generator = torch.Generator(device).manual_seed(case_seed(case, seed))
@@ -112,7 +162,7 @@ def make_partials(case: CombineCase, head_dim: int, device: str, seed: int = 0) 
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
 
-    spread = 200.0 if case.pattern == "far_apart" else 3.0
+    spread = 200.0 if case.pattern == "far_apart" else 1.0 if case.sinks else 3.0
     part_max = random(*rows) * spread
     part_sum = 1 + random(*rows).abs() * 20
     part_acc = random(*rows, head_dim) * part_sum[..., None]
@@ -123,7 +173,8 @@ def make_partials(case: CombineCase, head_dim: int, device: str, seed: int = 0) 
     if case.pattern == "zero_sum":  # a finite maximum and no weight
         part_sum[..., 0] = 0.0
         part_acc[..., 0, :] = math.nan
-    return Partials(part_acc, part_max, part_sum)
+    sinks = make_sinks(case.num_qo_heads, generator, device) if case.sinks else None
+    return Partials(part_acc, part_max, part_sum, sinks)
 
 
 def empty_splits(case: CombineCase, noise: Tensor) -> Tensor:

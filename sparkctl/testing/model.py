@@ -9,6 +9,8 @@ from typing import Literal
 Layout = Literal["contiguous", "heads_first", "padded", "fused", "mixed", "huge_batch", "huge_len", "huge_heads"]
 Grid = Literal["quick", "full", "device"]  # what `test` runs, what `test --full` runs on the emulator and on a device
 Logits = Literal["unit", "large"]
+# The mask's rank, and which of its axes broadcast: `row` one row for every query, `heads` one for each query head.
+MaskKind = Literal["none", "rank2", "rank3", "rank3_row", "rank4", "rank4_row", "rank4_heads", "rank4_heads_row"]
 SplitPattern = Literal[
     "live", "empty_first", "empty_middle", "empty_last", "one_live", "all_empty", "row_empty", "zero_sum", "far_apart"
 ]
@@ -31,6 +33,8 @@ class DecodeCase:
     With a page_size K and V lie in shuffled pages, `slack` is the number of table entries behind the longest sequence's
     last page, and unused entries hold an absurd page. Cases labelled `shared_pages` share their first page.
     `num_splits` None leaves the choice to the planner. `logits` "large" scales q so that |q·k| comes near 1e3.
+    A `mask` shows six keys of ten and hides whole rows; labels that begin with `mask_` may ask for another one. Keys
+    that a `window` hides from every query hold NaN, and table entries of such keys alone an absurd page.
     """
 
     kv_lens: tuple[int, ...]
@@ -44,6 +48,10 @@ class DecodeCase:
     return_lse: bool = True
     slack: int | None = None
     page_size: int | None = None
+    window: int | None = None
+    softcap: float | None = None
+    mask: MaskKind = "none"
+    sinks: bool = False
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -76,7 +84,15 @@ class DecodeCase:
     @property
     def work(self) -> int:
         """Scores computed, padding among them: keys times query rows. The emulator's time is proportional to it."""
-        return sum(self.kv_lens) * self.num_kv_heads * padded_rows(self.group * self.qo_len)
+        keys = sum(length - first for length, first in zip(self.kv_lens, self.first_keys, strict=True))
+        return keys * self.num_kv_heads * padded_rows(self.group * self.qo_len)
+
+    @property
+    def first_keys(self) -> tuple[int, ...]:
+        """The first key of each sequence that some query may see."""
+        if self.window is None:
+            return (0,) * self.batch
+        return tuple(max(0, length - self.qo_len - self.window) for length in self.kv_lens)
 
     @property
     def id(self) -> str:
@@ -89,6 +105,10 @@ class DecodeCase:
             "causal" if self.causal else "",
             self.layout if self.layout != "contiguous" else "",
             "large" if self.logits == "large" else "",
+            f"w{self.window}" if self.window is not None else "",
+            f"cap{self.softcap:g}" if self.softcap is not None else "",
+            f"mask_{self.mask}" if self.mask != "none" else "",
+            "sinks" if self.sinks else "",
             "lse" if self.return_lse else "",
         ]
         return "-".join(part for part in parts if part)
@@ -104,6 +124,7 @@ class CombineCase:
     num_splits: int
     pattern: SplitPattern = "live"
     padded_out: bool = False
+    sinks: bool = False
     label: str = ""
 
     @property
@@ -112,6 +133,7 @@ class CombineCase:
             self.label,
             f"b{self.batch}-q{self.qo_len}-h{self.num_qo_heads}-s{self.num_splits}-{self.pattern}",
             "padded" if self.padded_out else "",
+            "sinks" if self.sinks else "",
         ]
         return "-".join(part for part in parts if part)
 

@@ -8,8 +8,17 @@ from functools import lru_cache
 from typing import Any
 
 from sparkctl.testing.cover import cover_pairs
-from sparkctl.testing.decode_cases import AXES, DEVICE_WORK, EMULATOR_WORK, FULL_EMULATOR_WORK, case_of, scores
+from sparkctl.testing.decode_cases import (
+    AXES,
+    DEVICE_WORK,
+    EMULATOR_WORK,
+    FULL_EMULATOR_WORK,
+    GROUPS,
+    case_of,
+    scores,
+)
 from sparkctl.testing.model import DecodeCase, Grid
+from sparkctl.testing.option_cases import OPTION_AXES, named_paged_option_cases
 
 PAGE_SIZES = (1, 8, 16, 24, 32, 48, 64, 128, 256)
 # A length is a number of keys, or (pages, keys more): around a whole number of pages, whatever the page size.
@@ -18,16 +27,25 @@ FULL_LENGTHS = (33, 255, 1023, 2048, (2, 0), (5, -1), (7, 1))
 DEVICE_LENGTHS = (1025, 4097, 8193, 16384, (9, 0), (33, -1), (33, 1))
 
 PAGED_AXES: Mapping[str, Sequence[Any]] = {**AXES, "kv_len": LENGTHS, "page_size": PAGE_SIZES}
+PAGED_OPTION_AXES: Mapping[str, Sequence[Any]] = {
+    **OPTION_AXES,
+    "kv_len": (1, 100, (3, -1), (3, 0), (3, 1)),
+    "page_size": (1, 16, 24),
+}
 
 
 @lru_cache
 def paged_cases(grid: Grid) -> tuple[DecodeCase, ...]:
     """The named cases and a pairwise cover; the larger grids add a second cover over longer lengths."""
-    cases = named_cases() + cover(PAGED_AXES, EMULATOR_WORK)
+    cases = named_cases() + named_paged_option_cases()
+    cases += cover(PAGED_AXES, EMULATOR_WORK) + cover(PAGED_OPTION_AXES, EMULATOR_WORK)
+    larger: Mapping[str, Sequence[Any]] = {**PAGED_AXES, **OPTION_AXES, "group": GROUPS}
     if grid == "full":
         cases += cover({**PAGED_AXES, "kv_len": FULL_LENGTHS}, FULL_EMULATOR_WORK)
+        cases += cover({**larger, "kv_len": FULL_LENGTHS}, FULL_EMULATOR_WORK)
     if grid == "device":
         cases += device_cases() + cover({**PAGED_AXES, "kv_len": DEVICE_LENGTHS}, DEVICE_WORK)
+        cases += cover({**larger, "kv_len": DEVICE_LENGTHS}, DEVICE_WORK)
     return tuple(dict.fromkeys(cases))
 
 

@@ -47,18 +47,29 @@ def prepare_decode(target: Target, variant: Variant, case: DecodeCase) -> Prepar
     dtype, head_dim = str(variant.value("dtype")), int(variant.value("head_dim"))
     inputs = make_decode_inputs(case, dtype, head_dim, target.device, target.seed)
     q, k, v, kv_lens = inputs.q, inputs.k, inputs.v, inputs.kv_lens
-    expected_out, expected_lse = attention_reference(q, k, v, kv_lens=kv_lens, causal=case.causal)
-    plain_out = plain_emulation(q, k, v, kv_lens=kv_lens, causal=case.causal)
+    options = options_of(case, inputs)
+    expected_out, expected_lse = attention_reference(q, k, v, kv_lens=kv_lens, **options)
+    plain_out = plain_emulation(q, k, v, kv_lens=kv_lens, **options)
     run = run_planned_call if case.return_lse else run_operator
     return Prepared(lambda: run(target, variant, case, inputs, dtype), 2, dtype, expected_out, expected_lse, plain_out)
+
+
+def options_of(case: DecodeCase, inputs: DecodeInputs) -> dict[str, Any]:
+    """What the operator and the reference are told beside the tensors."""
+    return {
+        "causal": case.causal,
+        "window": case.window,
+        "softcap": case.softcap,
+        "mask": inputs.mask,
+        "sinks": inputs.sinks,
+    }
 
 
 def run_operator(target: Target, variant: Variant, case: DecodeCase, inputs: DecodeInputs, dtype: str) -> Outputs:
     from sparkctl import ops
 
     out = guarded_output(tuple(inputs.q.shape), dtype, case.layout, target.device)
-    options: dict[str, Any] = {
-        "causal": case.causal,
+    options = options_of(case, inputs) | {
         "num_splits": case.num_splits,
         "out": out.view,
         "variant": variant.name,
@@ -74,7 +85,7 @@ def run_operator(target: Target, variant: Variant, case: DecodeCase, inputs: Dec
 
 def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs: DecodeInputs, dtype: str) -> Outputs:
     from sparkctl import ops
-    from sparkctl.ops.options import AttentionOptions
+    from sparkctl.ops.options import check_options, visible_length
     from sparkctl.ops.plan import operator_for
 
     head_dim = inputs.q.shape[3]
@@ -84,7 +95,7 @@ def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs:
         num_qo_heads=case.num_qo_heads,
         num_kv_heads=case.num_kv_heads,
         head_dim=head_dim,
-        kv_len=case.kv_capacity,
+        kv_len=visible_length(case.kv_capacity, case.qo_len, case.window),
         dtype=dtype,
         page_size=case.page_size,
     )
@@ -101,12 +112,9 @@ def run_planned_call(target: Target, variant: Variant, case: DecodeCase, inputs:
     )
     assert outputs.lse is not None
     workspace = ops.Workspace(*(part.view for part in outputs.partials))
-    call.run(
-        kernel_inputs(inputs),
-        (outputs.out.view, outputs.lse.view),
-        workspace,
-        AttentionOptions(scale=head_dim**-0.5, causal=case.causal),
-    )
+    mask_shape = (case.batch, case.num_qo_heads, case.qo_len, case.kv_capacity)
+    options = check_options(inputs.q, mask_shape, scale=None, **options_of(case, inputs))
+    call.run(kernel_inputs(inputs), (outputs.out.view, outputs.lse.view), workspace, options)
     return outputs
 
 
@@ -121,7 +129,7 @@ def prepare_combine(target: Target, variant: Variant, case: CombineCase) -> Prep
     """A combine case; the kernel's entry is called directly, so that out and lse can be poisoned."""
     dtype, head_dim = str(variant.value("dtype")), int(variant.value("head_dim"))
     partials = make_partials(case, head_dim, target.device, target.seed)
-    expected_out, expected_lse = combine_reference(partials.acc, partials.max, partials.sum)
+    expected_out, expected_lse = combine_reference(partials.acc, partials.max, partials.sum, partials.sinks)
     rows = (case.batch, case.qo_len, case.num_qo_heads)
     library = target.library
 
@@ -129,7 +137,7 @@ def prepare_combine(target: Target, variant: Variant, case: CombineCase) -> Prep
         out = guarded_output((*rows, head_dim), dtype, "padded" if case.padded_out else "contiguous", target.device)
         lse = guarded(rows, partials.max.dtype, target.device)
         index = library.index[library.variant(variant.name).name]
-        library.function("combine")(index, partials.acc, partials.max, partials.sum, out.view, lse.view, None)
+        library.function("combine")(index, partials.acc, partials.max, partials.sum, out.view, lse.view, partials.sinks)
         return Outputs(out, lse)
 
     plain_out = expected_out.to(torch_dtype(dtype))

@@ -37,6 +37,18 @@ def test_the_fallback_equals_decode_over_gathered_keys() -> None:
         torch.testing.assert_close(lse[b : b + 1], one_lse)
 
 
+def test_what_a_window_hides_from_every_query_may_hold_anything() -> None:
+    args = inputs()
+    expected = ops.paged_decode(**args, window=3)
+    args["page_table"][0, :2] = 1 << 30  # sequence 0 sees the keys from 36 on, in its third page
+    args["k_pages"][3, :4] = float("nan")
+    args["v_pages"][3, :4] = float("nan")
+    args["k_pages"][2, :12] = float("nan")
+    torch.testing.assert_close(ops.paged_decode(**args, window=3), expected, rtol=0, atol=0)
+    with pytest.raises(ValueError, match=r"page_table holds .*1073741824"):
+        ops.paged_decode(**args, window=8)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

@@ -1,6 +1,7 @@
 """Case lists: unique stable ids, a complete cover of pairs, and bounds on work."""
 
 import itertools
+from typing import get_args
 
 import pytest
 
@@ -10,7 +11,10 @@ from sparkctl.registry.model import Range
 from sparkctl.testing import decode_cases
 from sparkctl.testing.cases import CASES, accepted, cases_for, kernels_with_cases
 from sparkctl.testing.combine_cases import PATTERNS, combine_cases
-from sparkctl.testing.model import DecodeCase, case_seed
+from sparkctl.testing.model import DecodeCase, MaskKind, case_seed
+from sparkctl.testing.option_cases import OPTION_AXES
+
+MASK_KINDS = get_args(MaskKind)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +42,8 @@ def test_an_id_says_what_the_case_is():
     )
     assert case.id == "x-b3-kv100.50.0+7-h2-g5-q4-s7-causal-padded-lse"
     assert DecodeCase((16,) * 3, num_splits=None, return_lse=False).id == "b3-kv16-h1-g1-q1-sauto"
+    case = DecodeCase((16,), window=0, softcap=2.5, mask="rank3_row", sinks=True)
+    assert case.id == "b1-kv16-h1-g1-q1-s1-w0-cap2.5-mask_rank3_row-sinks-lse"
 
 
 def test_a_seed_depends_on_the_id_and_the_seed_given_and_on_nothing_else():
@@ -51,8 +57,22 @@ def test_ragged_lengths_without_kv_lens_are_refused():
         DecodeCase((1, 2))
 
 
+PLAIN_NAMES = (
+    "group",
+    "layout",
+    "qo_len",
+    "num_kv_heads",
+    "causal",
+    "return_lse",
+    "window",
+    "softcap",
+    "mask",
+    "sinks",
+)
+
+
 def axis_values(case: DecodeCase) -> dict:
-    row = {name: getattr(case, name) for name in ("group", "layout", "qo_len", "num_kv_heads", "causal", "return_lse")}
+    row = {name: getattr(case, name) for name in PLAIN_NAMES}
     kv_len = max(case.kv_lens)
     most = max(1, -(-kv_len // decode_cases.SPLIT_KEYS))
     splits = {case.num_splits, "max" if case.num_splits == most else case.num_splits}
@@ -101,6 +121,30 @@ def test_the_larger_covers_hold_every_pair_too(kv_lens, work):
     assert feasible_pairs(axes, work) - covered_pairs(decode_cases.cover(axes, work)) == set()
 
 
+def test_the_options_have_a_cover_of_their_own():
+    axes = {**OPTION_AXES, "kv_len": (33, 200)}  # no row's splits of one key or 100 are one a tile
+    cases = decode_cases.cover(axes, decode_cases.EMULATOR_WORK)
+    assert feasible_pairs(axes, decode_cases.EMULATOR_WORK) - covered_pairs(cases) == set()
+    whole = decode_cases.cover(OPTION_AXES, decode_cases.EMULATOR_WORK)
+    assert {(c.mask, c.window) for c in whole} == set(itertools.product(OPTION_AXES["mask"], OPTION_AXES["window"]))
+    assert {(c.mask, c.softcap) for c in whole} == set(itertools.product(OPTION_AXES["mask"], OPTION_AXES["softcap"]))
+    assert set(MASK_KINDS) == set(OPTION_AXES["mask"])
+
+
+@pytest.mark.parametrize("kernel", ["attn_decode_split_kv", "attn_paged_decode_split_kv"])
+def test_the_options_lengthen_the_quick_set_by_less_than_a_sixth(kernel):
+    cases = CASES[kernel]("quick")
+    optional = [c for c in cases if c.sinks or c.mask != "none" or c.window is not None or c.softcap is not None]
+    assert len(optional) > 40
+    assert sum(case.work for case in optional) < sum(case.work for case in cases) / 6
+
+
+def test_the_work_of_a_window_is_that_of_the_keys_it_shows():
+    case = DecodeCase((4097, 10), slack=0, window=20, qo_len=2)
+    assert case.first_keys == (4075, 0)
+    assert case.work == (22 + 10) * 16
+
+
 def test_a_cover_without_one_case_misses_pairs():
     cases = decode_cases.cover(decode_cases.AXES, decode_cases.EMULATOR_WORK)
     wanted = feasible_pairs(decode_cases.AXES, decode_cases.EMULATOR_WORK)
@@ -122,6 +166,8 @@ def test_the_lists_hold_what_a_kernel_gets_wrong():
     assert any(case.num_splits and case.num_splits > max(case.kv_lens) for case in cases)
     assert any(case.logits == "large" for case in cases)
     assert any((case.num_qo_heads, case.num_kv_heads) == (32, 8) for case in cases)
+    assert any(case.window == 0 and case.causal and case.qo_len > 1 for case in cases)
+    assert any(case.window is not None and 0 < case.window < case.qo_len for case in cases)
     assert {"huge_batch", "huge_len", "huge_heads"} <= {case.layout for case in cases}
 
 

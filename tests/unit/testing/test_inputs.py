@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from sparkctl.testing.inputs import make_decode_inputs, make_partials, place_kv, place_q
+from sparkctl.testing.inputs import ABSURD_PAGE, make_decode_inputs, make_partials, place_kv, place_q
 from sparkctl.testing.model import CombineCase, DecodeCase
 
 CASE = DecodeCase((3, 0, 5), num_kv_heads=2, group=3, qo_len=2, slack=2)
@@ -43,6 +43,60 @@ def test_keys_past_the_end_are_poisoned_and_no_others():
             assert tensor[b, n:].isnan().all()
     assert inputs.kv_lens.tolist() == [3, 0, 5]
     assert inputs.k.shape == (3, 7, 2, 32)
+
+
+def test_keys_that_a_window_hides_from_every_query_are_poisoned():
+    inputs = make_decode_inputs(DecodeCase((9, 4), qo_len=2, window=3, slack=1), "bf16", 32, "cpu")
+    for tensor in (inputs.k, inputs.v):
+        assert tensor.isnan().all(-1)[..., 0].tolist() == [[True] * 4 + [False] * 5 + [True], [False] * 4 + [True] * 6]
+
+
+def test_table_entries_before_a_window_are_absurd_and_their_pages_poisoned():
+    case = DecodeCase((9, 4), qo_len=2, window=3, slack=1, page_size=2)
+    pages = make_decode_inputs(case, "bf16", 32, "cpu").pages
+    assert (pages.table == ABSURD_PAGE).tolist() == [[True] * 2 + [False] * 3 + [True], [False] * 2 + [True] * 4]
+    used = pages.table[pages.table != ABSURD_PAGE].long()
+    assert int((~pages.k.isnan().all(-1)).sum()) == 5 + 4
+    assert not pages.k[used[1:2]].isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        ("rank2", (2, 7)),
+        ("rank3", (3, 2, 7)),
+        ("rank3_row", (3, 1, 7)),
+        ("rank4", (3, 1, 2, 7)),
+        ("rank4_row", (3, 1, 1, 7)),
+        ("rank4_heads", (3, 6, 2, 7)),
+        ("rank4_heads_row", (3, 6, 1, 7)),
+    ],
+)
+def test_a_mask_is_a_strided_view_of_its_kinds_shape(kind, shape):
+    mask = make_decode_inputs(dataclasses.replace(CASE, mask=kind), "bf16", 32, "cpu").mask
+    assert (mask.dtype, tuple(mask.shape)) == (torch.bool, shape)
+    assert mask.stride(-1) == 1 and mask.stride(-2) == 8
+    room = torch.empty(0, dtype=torch.bool).set_(mask.untyped_storage())
+    assert int(room.sum()) - int(mask.sum()) == room.numel() - mask.numel()
+
+
+def test_a_mask_shows_most_keys_and_hides_whole_rows():
+    case = DecodeCase((400,), group=16, qo_len=4, mask="rank4_heads")
+    mask = make_decode_inputs(case, "bf16", 32, "cpu").mask
+    shown = mask.float().mean(-1)
+    assert 0 < int((shown == 0).sum()) < 20
+    assert 0.55 < shown[shown > 0].mean() < 0.65
+    labelled = dataclasses.replace(case, label="mask_all_rows")
+    assert not make_decode_inputs(labelled, "bf16", 32, "cpu").mask.any()
+    labelled = dataclasses.replace(case, label="mask_first_tile_hidden")
+    assert not make_decode_inputs(labelled, "bf16", 32, "cpu").mask[..., :64].any()
+
+
+def test_sinks_hold_none_and_a_large_one():
+    sinks = make_decode_inputs(dataclasses.replace(CASE, sinks=True), "bf16", 32, "cpu").sinks
+    assert (sinks.dtype, sinks.shape) == (torch.float32, (6,))
+    assert sinks[0] == -math.inf and sinks[-1] == 5.0 and sinks[1:-1].isfinite().all()
+    assert make_decode_inputs(CASE, "bf16", 32, "cpu").sinks is None
 
 
 def test_the_same_case_has_the_same_values_and_another_seed_others():
