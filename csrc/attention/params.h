@@ -91,6 +91,24 @@ struct CombineParams {
   int32_t dependent;  // 1: launched behind the kernel that writes the partials, before it has ended
 };
 
+// The merge of normalised results of the same queries over disjoint keys.
+struct StatesParams {
+  const void* states;               // [num_states, batch, qo_len, num_qo_heads, head_dim]
+  const float* states_lse;          // [num_states, batch, qo_len, num_qo_heads], natural log, -inf: saw no key
+  void* out;                        // [batch, qo_len, num_qo_heads, head_dim]; may be one of the states
+  float* lse;                       // [batch, qo_len, num_qo_heads], contiguous, nullable; may be one of states_lse
+  int64_t states_stride;            // from one state to the next
+  int64_t states_lse_stride;        // from one state to the next; inside one contiguous
+  TensorStrides states_row_stride;  // inside one state
+  TensorStrides out_stride;
+  int32_t dtype;  // a DType, of states and out
+  int32_t head_dim;
+  int32_t batch;
+  int32_t qo_len;
+  int32_t num_qo_heads;
+  int32_t num_states;
+};
+
 // Host and device must read the same bytes.
 static_assert(sizeof(TensorStrides) == 24 && sizeof(Partials) == 24, "params.h: a field was padded");
 static_assert(sizeof(MaskStrides) == 24, "params.h: a field was padded");
@@ -98,5 +116,6 @@ static_assert(sizeof(AttentionParams) == 208, "params.h: AttentionParams changed
 static_assert(sizeof(DecodeParams) == 240, "params.h: DecodeParams changed size");
 static_assert(sizeof(PrefillParams) == 272, "params.h: PrefillParams changed size");
 static_assert(sizeof(CombineParams) == 104, "params.h: CombineParams changed size");
+static_assert(sizeof(StatesParams) == 120, "params.h: StatesParams changed size");
 
 }  // namespace spark

@@ -9,6 +9,7 @@
 #include <tvm/ffi/string.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <sstream>
 #include <string>
@@ -103,15 +104,16 @@ inline void* data_of(const TensorView& tensor) {
   return static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset();
 }
 
-// Rows of head_dim contiguous elements that start at multiples of 16 bytes, in a [batch, len, heads, head_dim] tensor.
-// The stride of an axis of size 1 is never used and may be anything.
-inline TensorStrides row_strides(const char* name, const TensorView& tensor) {
-  if (tensor.stride(3) != 1 && tensor.size(3) != 1) {
-    TVM_FFI_THROW(ValueError) << name << " has last stride " << tensor.stride(3) << ", accepted is 1";
+// The strides of every axis but the last of a tensor of AXES + 1 axes, whose rows are contiguous and start at multiples
+// of 16 bytes. The stride of an axis of size 1 is never used and may be anything.
+template <int AXES>
+inline std::array<int64_t, AXES> outer_strides(const char* name, const TensorView& tensor) {
+  if (tensor.stride(AXES) != 1 && tensor.size(AXES) != 1) {
+    TVM_FFI_THROW(ValueError) << name << " has last stride " << tensor.stride(AXES) << ", accepted is 1";
   }
   const int64_t element_bytes = tensor.dtype().bits / 8;
-  int64_t stride[3];
-  for (int i = 0; i < 3; ++i) {
+  std::array<int64_t, AXES> stride;
+  for (int i = 0; i < AXES; ++i) {
     stride[i] = tensor.size(i) > 1 ? tensor.stride(i) : 0;
     if (stride[i] * element_bytes % 16 != 0) {
       TVM_FFI_THROW(ValueError) << name << " has stride " << stride[i] << " on axis " << i
@@ -121,6 +123,12 @@ inline TensorStrides row_strides(const char* name, const TensorView& tensor) {
   if (reinterpret_cast<uintptr_t>(data_of(tensor)) % 16 != 0) {
     TVM_FFI_THROW(ValueError) << name << " does not start at a multiple of 16 bytes";
   }
+  return stride;
+}
+
+// Those of a [batch, len, heads, head_dim] tensor.
+inline TensorStrides row_strides(const char* name, const TensorView& tensor) {
+  const std::array<int64_t, 3> stride = outer_strides<3>(name, tensor);
   return {stride[0], stride[1], stride[2]};
 }
 

@@ -82,16 +82,16 @@ PLANTED = {
         DECODE,
         "tile_counts",
     ),
-    "lse is left in the log2 domain": Planted("combine/combine.cuh", ") * kLn2", ")", COMBINE, "model_shape"),
+    "lse is left in the log2 domain": Planted("combine/merge.cuh", ") * kLn2", ")", COMBINE, "model_shape"),
     "splits are merged without a common maximum": Planted(
-        "combine/combine.cuh",
-        "const float factor = rescale_factor(split_max, max);",
+        "combine/merge.cuh",
+        "const float factor = rescale_factor(part.max, max);",
         "const float factor = 1.0f;",
         COMBINE,
         "far_apart",
     ),
     "an empty split's accumulator is read": Planted(
-        "combine/combine.cuh", "if (split_sum == 0.0f) return;", "", COMBINE, "empty_first"
+        "combine/merge.cuh", "if (part.sum == 0.0f) return;", "", COMBINE, "empty_first"
     ),
 }
 
