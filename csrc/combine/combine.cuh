@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_
   const float sink_log2 = p.sinks == nullptr ? kNegInf : p.sinks[head] * kLog2E;
 
   ptx::griddepcontrol_wait();  // the partials are written
-  merge_row<T, HEAD_DIM>(source, p.num_splits, self, out_gmem, lse_gmem, p.sinks == nullptr ? nullptr : &sink_log2);
+  merge_row<T, HEAD_DIM>(source, p.num_splits, self, out_gmem, lse_gmem, sink_log2);
 }
 
 }  // namespace spark

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_merge_states_kernel(const __
   const StateSource<T> source{p.states_lse + row, static_cast<const T*>(p.states) + first, p.states_lse_stride,
                               p.states_stride};
   T* out_gmem = static_cast<T*>(p.out) + element_offset(p.out_stride, batch, position, head);
-  merge_row<T, HEAD_DIM>(source, p.num_states, self, out_gmem, p.lse == nullptr ? nullptr : p.lse + row, nullptr);
+  merge_row<T, HEAD_DIM>(source, p.num_states, self, out_gmem, p.lse == nullptr ? nullptr : p.lse + row, kNegInf);
 }
 
 }  // namespace spark

@@ -3,6 +3,7 @@
 from sparkctl.ops.call import plan_call
 from sparkctl.ops.combine import combine
 from sparkctl.ops.decode import decode
+from sparkctl.ops.merge_states import merge_states
 from sparkctl.ops.paged_decode import paged_decode
 from sparkctl.ops.plan import DecodePlan, DecodeShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
@@ -14,6 +15,7 @@ __all__ = [
     "allocate_workspace",
     "combine",
     "decode",
+    "merge_states",
     "paged_decode",
     "plan_call",
 ]

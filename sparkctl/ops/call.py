@@ -127,15 +127,43 @@ def _choose_by_flags(
 
 def combine_variant(library: Library, dtype: str, head_dim: int) -> str:
     """The name of the combine variant for a dtype and head_dim; SparkctlError with what is built if there is none."""
-    built = [variant for variant in library.manifest.variants if variant.kernel == "attn_combine"]
+    return merging_variant(library, "attn_combine", dtype, head_dim)
+
+
+def merging_variant(library: Library, kernel: str, dtype: str, head_dim: int) -> str:
+    """The variant of attn_combine or attn_merge_states for a dtype and head_dim; SparkctlError if none is built."""
+    built = [variant for variant in library.manifest.variants if variant.kernel == kernel]
     for variant in built:
         if (variant.values["dtype"], variant.values["head_dim"]) == (dtype, head_dim):
             return variant.name
     dims = ", ".join(map(str, sorted({int(v.values["head_dim"]) for v in built if v.values["dtype"] == dtype})))
     raise SparkctlError(
-        f"no attn_combine is built for dtype {dtype} and head_dim {head_dim}; built for {dtype} are {dims or 'none'}",
-        hint=f"sparkctl build attn_combine --arch {library.manifest.arch} --backend {library.manifest.backend}",
+        f"no {kernel} is built for dtype {dtype} and head_dim {head_dim}; built for {dtype} are {dims or 'none'}",
+        hint=f"sparkctl build {kernel} --arch {library.manifest.arch} --backend {library.manifest.backend}",
     )
+
+
+def choose_library(
+    name: str, tensor: torch.Tensor, backend: OperatorBackend, library: Library | None, *, forced: bool = False
+) -> Library | None:
+    """The library for a tensor (called `name` in errors); None where plain torch runs.
+
+    `forced`: the call asks for a kernel of a library, so the CPU's is the emulator's. Raises ValueError for a backend
+    that the tensor's device does not have, MissingTool when no library is built.
+    """
+    if backend not in get_args(OperatorBackend):
+        raise ValueError(f"backend is {backend!r}, accepted are {', '.join(get_args(OperatorBackend))}")
+    if backend == "torch" and (forced or library is not None):
+        raise ValueError("backend is 'torch', which accepts no kernel, variant, library or flags")
+    forced = forced or library is not None or backend in ("cuda", "emulator")
+    if backend == "torch" or (not forced and tensor.device.type != "cuda"):
+        return None
+    if tensor.device.type not in ("cuda", "cpu"):
+        raise ValueError(f"{name} is on {tensor.device}, accepted are CUDA devices and the CPU")
+    wanted = "cuda" if tensor.device.type == "cuda" else "emulator"
+    if backend in ("cuda", "emulator") and backend != wanted:
+        raise ValueError(f"{name} is on {tensor.device}, which backend '{backend}' does not accept")
+    return library if library is not None else default_library(str(tensor.device))
 
 
 def choose_call(
@@ -154,9 +182,7 @@ def choose_call(
 
     Raises ValueError when a forced choice does not accept the call, MissingTool when no library is built.
     """
-    if backend not in get_args(OperatorBackend):
-        raise ValueError(f"backend is {backend!r}, accepted are {', '.join(get_args(OperatorBackend))}")
-    if backend == "torch" and (kernel != "auto" or variant is not None or library is not None or flags):
+    if backend == "torch" and flags:
         raise ValueError("backend is 'torch', which accepts no kernel, variant, library or flags")
     if workspace is not None:
         if not isinstance(workspace, Workspace):
@@ -165,15 +191,9 @@ def choose_call(
             raise ValueError(f"num_splits is {num_splits}, accepted is the workspace's: {workspace.num_splits}")
         num_splits = workspace.num_splits
     forced = backend in ("cuda", "emulator") or library is not None or variant is not None or kernel != "auto"
-    if backend == "torch" or (not forced and q.device.type != "cuda"):
-        return None
-    if q.device.type not in ("cuda", "cpu"):
-        raise ValueError(f"q is on {q.device}, accepted are CUDA devices and the CPU")
-    wanted = "cuda" if q.device.type == "cuda" else "emulator"
-    if backend in ("cuda", "emulator") and backend != wanted:
-        raise ValueError(f"q is on {q.device}, which backend '{backend}' does not accept")
+    library = choose_library("q", q, backend, library, forced=variant is not None or kernel != "auto")
     if library is None:
-        library = default_library(str(q.device))
+        return None
     call = plan_call(
         library,
         shape,

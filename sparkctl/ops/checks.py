@@ -70,6 +70,16 @@ def check_query(q: Any, out: Any) -> str:
     return dtype
 
 
+def check_output(name: str, value: Any, shape: Sequence[int], dtype: Any, device: Any) -> None:
+    """A tensor to be written to: TypeError or ValueError unless it has this shape, dtype and device."""
+    check_tensor(name, value)
+    check_shape(name, value, shape, "as the result")
+    if value.dtype != dtype:
+        raise TypeError(f"{name} has dtype {value.dtype}, accepted is that of the result: {dtype}")
+    if value.device != device:
+        raise ValueError(f"{name} is on {value.device}, accepted is the device of the others: {device}")
+
+
 def check_heads(num_qo_heads: int, num_kv_heads: int) -> None:
     """ValueError unless every kv head serves the same number of query heads."""
     if num_kv_heads < 1 or num_qo_heads < 1 or num_qo_heads % num_kv_heads:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkctl.ops import checks
-from sparkctl.ops.call import combine_variant
-from sparkctl.ops.devices import default_library
+from sparkctl.ops.call import OperatorBackend, choose_library, combine_variant
+from sparkctl.ops.fallback import combine_torch
 from sparkctl.ops.options import check_sinks
 from sparkctl.runtime import Library
 
@@ -21,6 +21,9 @@ def combine(
     *,
     dtype: torch.dtype,
     sinks: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+    lse: torch.Tensor | None = None,
+    backend: OperatorBackend = "auto",
     library: Library | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Merge un-normalised partials into (out, lse).
@@ -29,7 +32,8 @@ def combine(
     and part_sum fp32 [batch, qo_len, num_qo_heads, num_splits] the maximum of s = score * scale * log2(e) and the sum
     of exp2(s - part_max). A split with sum 0 weighs nothing and its accumulator is not read. out has `dtype` (bf16 or
     fp16) and shape [batch, qo_len, num_qo_heads, head_dim]; lse is fp32, natural log, -inf where every split is empty.
-    sinks fp32 [num_qo_heads] adds one logit to the denominator of each row of a head.
+    sinks fp32 [num_qo_heads] adds one logit to the denominator of each row of a head. `out` and `lse` are written in
+    place where they are given. `backend` is as in `decode`.
     """
     import torch
 
@@ -38,13 +42,25 @@ def combine(
     for name, tensor in (("part_acc", part_acc), ("part_max", part_max), ("part_sum", part_sum)):
         checks.check_tensor(name, tensor)
     checks.check_rank("part_acc", part_acc, 5, "[batch, qo_len, num_qo_heads, num_splits, head_dim]")
-    batch, qo_len, num_qo_heads, _, head_dim = part_acc.shape
+    rows = part_acc.shape[:3]
+    for name, tensor in (("part_max", part_max), ("part_sum", part_sum)):
+        checks.check_shape(name, tensor, part_acc.shape[:4], "[batch, qo_len, num_qo_heads, num_splits]")
+        checks.check_same(name, tensor, "part_acc", part_acc)
     if sinks is not None:
-        check_sinks(sinks, num_qo_heads, part_acc)
-    out = torch.empty((batch, qo_len, num_qo_heads, head_dim), dtype=dtype, device=part_acc.device)
-    lse = torch.empty((batch, qo_len, num_qo_heads), dtype=torch.float32, device=part_acc.device)
+        check_sinks(sinks, rows[2], part_acc)
+    out_shape = (*rows, part_acc.shape[4])
+    if out is None:
+        out = torch.empty(out_shape, dtype=dtype, device=part_acc.device)
+    else:
+        checks.check_output("out", out, out_shape, dtype, part_acc.device)
+    if lse is None:
+        lse = torch.empty(rows, dtype=torch.float32, device=part_acc.device)
+    else:
+        checks.check_output("lse", lse, rows, torch.float32, part_acc.device)
+    library = choose_library("part_acc", part_acc, backend, library)
     if library is None:
-        library = default_library(str(part_acc.device))
-    name = combine_variant(library, checks.check_dtype("out", out), head_dim)
+        merged, merged_lse = combine_torch(part_acc, part_max, part_sum, sinks=sinks, dtype=dtype)
+        return out.copy_(merged), lse.copy_(merged_lse)
+    name = combine_variant(library, checks.check_dtype("out", out), out_shape[3])
     library.function("combine")(library.index[name], part_acc, part_max, part_sum, out, lse, sinks)
     return out, lse

@@ -10,6 +10,7 @@ from sparkctl.ops.options import AttentionOptions
 if TYPE_CHECKING:
     import torch
 
+LOG2_E = 1.4426950408889634
 _said: set[str] = set()
 
 
@@ -70,8 +71,50 @@ def attention_torch(
     if options.sinks is not None:
         lse = torch.logaddexp(lse, options.sinks.reshape(1, num_kv_heads, group, 1))
     weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
-    out = torch.einsum("bhgij,bjhd->bihgd", weights, v32).reshape(q.shape).to(q.dtype)
+    out = torch.einsum("bhgij,bjhd->bihgd", weights, v32).reshape(q.shape).to(q.dtype).contiguous()
     return out, lse.permute(0, 3, 1, 2).reshape(batch, qo_len, num_qo_heads).contiguous()
+
+
+def merge_torch(out: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(out, lse) merged over the first axis of states [num_states, …, head_dim] and their lse [num_states, …].
+
+    A state with lse -inf weighs nothing and its out may hold anything.
+    """
+    import torch
+
+    top = lse.amax(0)
+    weights = torch.exp(lse - top.masked_fill(top == float("-inf"), 0.0))
+    total = weights.sum(0)
+    values = out.float().masked_fill((lse == float("-inf"))[..., None], 0.0)
+    merged = torch.einsum("s...d,s...->...d", values, weights) / total.masked_fill(total == 0, 1.0)[..., None]
+    return merged.to(out.dtype).contiguous(), top + torch.log(total)
+
+
+def combine_torch(
+    part_acc: torch.Tensor,
+    part_max: torch.Tensor,
+    part_sum: torch.Tensor,
+    *,
+    sinks: torch.Tensor | None,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(out, lse) of un-normalised partials [batch, qo_len, num_qo_heads, num_splits, head_dim]; part_max is in the log2
+    domain. A split with sum 0 weighs nothing and its accumulator may hold anything."""
+    import torch
+
+    empty = part_sum == 0
+    top = part_max.masked_fill(empty, float("-inf")).amax(-1)
+    if sinks is not None:
+        top = torch.maximum(top, sinks * LOG2_E)
+    shift = top.masked_fill(top == float("-inf"), 0.0)
+    weights = torch.exp2(part_max - shift[..., None]).masked_fill(empty, 0.0)
+    total = (weights * part_sum).sum(-1)
+    if sinks is not None:
+        total = total + torch.exp2(sinks * LOG2_E - shift)
+    values = part_acc.masked_fill(empty[..., None], 0.0)
+    out = torch.einsum("...sd,...s->...d", values, weights) / total.masked_fill(total == 0, 1.0)[..., None]
+    lse = (shift + torch.log2(total)) / LOG2_E
+    return out.to(dtype).contiguous(), lse
 
 
 def gather_pages(

@@ -8,7 +8,8 @@ from sparkctl.errors import UsageError
 from sparkctl.registry.model import Kernel
 from sparkctl.testing.combine_cases import combine_cases
 from sparkctl.testing.decode_cases import decode_cases
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, StreamCase
+from sparkctl.testing.merge_cases import merge_cases
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, MergeCase, StreamCase
 from sparkctl.testing.paged_cases import paged_cases
 
 
@@ -30,6 +31,7 @@ CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
     "attn_paged_decode_split_kv": paged_cases,
     "attn_paged_decode_split_kv_mma": paged_cases,
     "attn_combine": combine_cases,
+    "attn_merge_states": merge_cases,
     "stream_read": stream_cases,
 }
 
@@ -71,6 +73,8 @@ def run_time_values(case: Case, name: str) -> tuple[int, ...]:
             }
         case CombineCase():
             values = {"qo_len": (case.qo_len,), "num_splits": (case.num_splits,)}
+        case MergeCase():
+            values = {"qo_len": (case.qo_len,), "num_states": (case.num_states,)}
         case StreamCase():
             values = {"bytes": (case.size_bytes,)}
     return values.get(name, ())

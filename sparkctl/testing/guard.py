@@ -57,6 +57,11 @@ def guarded(shape: tuple[int, ...], dtype: Any, device: str) -> Guarded:
     return Guarded(storage[MARGIN : MARGIN + size].view(shape), storage)
 
 
+def unguarded(view: Tensor) -> Guarded:
+    """A tensor that lies inside of an input: only what was left out shows."""
+    return Guarded(view, view)
+
+
 def guarded_output(shape: tuple[int, ...], dtype: str, layout: Layout, device: str) -> Guarded:
     """A poisoned output in the layout: heads-first, with gaps between its rows, or contiguous."""
     batch, qo_len, heads, head_dim = shape

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.testing.arena import arena_for
-from sparkctl.testing.model import CombineCase, DecodeCase, Layout, MaskKind, case_seed
+from sparkctl.testing.model import (
+    CombineCase,
+    DecodeCase,
+    Layout,
+    MaskKind,
+    MergeCase,
+    SplitPattern,
+    StateLayout,
+    StatePattern,
+    case_seed,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,6 +63,14 @@ class Partials:
     max: Tensor  # [batch, qo_len, num_qo_heads, num_splits], log2 domain
     sum: Tensor
     sinks: Tensor | None = None  # [num_qo_heads]
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What several attention calls of the same queries over disjoint keys gave."""
+
+    out: Tensor  # [num_states, batch, qo_len, num_qo_heads, head_dim]
+    lse: Tensor  # [num_states, batch, qo_len, num_qo_heads], natural log
 
 
 def make_decode_inputs(case: DecodeCase, dtype: str, head_dim: int, device: str, seed: int = 0) -> DecodeInputs:
@@ -166,7 +184,7 @@ def make_partials(case: CombineCase, head_dim: int, device: str, seed: int = 0) 
     part_max = random(*rows) * spread
     part_sum = 1 + random(*rows).abs() * 20
     part_acc = random(*rows, head_dim) * part_sum[..., None]
-    empty = empty_splits(case, random(*rows))
+    empty = empty_parts(case.pattern, random(*rows))
     part_max.masked_fill_(empty, -math.inf)
     part_sum.masked_fill_(empty, 0.0)
     part_acc.masked_fill_(empty[..., None], math.nan)
@@ -177,22 +195,60 @@ def make_partials(case: CombineCase, head_dim: int, device: str, seed: int = 0) 
     return Partials(part_acc, part_max, part_sum, sinks)
 
 
-def empty_splits(case: CombineCase, noise: Tensor) -> Tensor:
-    """Which splits of which rows saw nothing `[batch, qo_len, num_qo_heads, num_splits]`."""
+def make_states(case: MergeCase, dtype: str, head_dim: int, device: str, seed: int = 0) -> States:
+    """Random states in the case's layout; the out of a state that saw no key holds NaN, since nothing may read it."""
     import torch
 
-    splits = case.num_splits
-    split = torch.arange(splits, device=noise.device)
+    generator = torch.Generator(device).manual_seed(case_seed(case, seed))
+    rows = (case.batch, case.qo_len, case.num_qo_heads, case.num_states)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+
+    lse = random(*rows) * (200.0 if case.pattern == "far_apart" else 3.0)
+    out = random(*rows, head_dim)
+    empty = empty_parts(case.pattern, random(*rows))
+    lse.masked_fill_(empty, -math.inf)
+    out.masked_fill_(empty[..., None], math.nan)
+    out, lse = out.movedim(3, 0).to(torch_dtype(dtype)), lse.movedim(3, 0).contiguous()
+    if case.layout == "padded":  # a gap between the states' lse, too
+        room = poison(lse, case.num_states, lse[0].numel() + 3)
+        lse = view_into(lse, room[:, : lse[0].numel()].view(lse.shape))
+    return States(place_states(out, case.layout), lse)
+
+
+def empty_parts(pattern: SplitPattern | StatePattern, noise: Tensor) -> Tensor:
+    """Which parts of which rows saw nothing, of noise `[batch, qo_len, num_qo_heads, parts]`."""
+    import torch
+
+    count = noise.shape[-1]
+    part = torch.arange(count, device=noise.device)
     by_pattern = {
-        "empty_first": split < max(1, splits // 3),
-        "empty_middle": (split >= splits // 3) & (split < max(splits // 3 + 1, 2 * splits // 3)),
-        "empty_last": split >= splits - max(1, splits // 3),
-        "one_live": split != splits // 2,
-        "all_empty": split >= 0,
+        "empty_first": part < max(1, count // 3),
+        "empty_middle": (part >= count // 3) & (part < max(count // 3 + 1, 2 * count // 3)),
+        "empty_last": part >= count - max(1, count // 3),
+        "one_live": part != count // 2,
+        "all_empty": part >= 0,
     }
-    if case.pattern == "row_empty":  # whole rows, and single splits of others
+    if pattern == "row_empty":  # whole rows, and single parts of others
         return (noise > 0.5) | (noise[..., :1] > 0.3)
-    return by_pattern.get(case.pattern, split < 0).expand(noise.shape)
+    return by_pattern.get(pattern, part < 0).expand(noise.shape)
+
+
+def place_states(out: Tensor, layout: StateLayout) -> Tensor:
+    """out `[num_states, batch, qo_len, heads, head_dim]` in the layout; `states_inside` has the states of a row side by
+    side."""
+    match layout:
+        case "contiguous":
+            return out.contiguous()
+        case "heads_first":
+            return out.transpose(2, 3).contiguous().transpose(2, 3)
+        case "padded":
+            count, batch, length, heads, head_dim = out.shape
+            room = poison(out, count, batch + 1, length + 1, heads + 1, head_dim + GAP)
+            return view_into(out, room[:, :batch, :length, 1:, GAP:])
+        case "states_inside":
+            return out.movedim(0, 3).contiguous().movedim(3, 0)
 
 
 def place_q(q: Tensor, layout: Layout) -> Tensor:

@@ -14,6 +14,10 @@ MaskKind = Literal["none", "rank2", "rank3", "rank3_row", "rank4", "rank4_row", 
 SplitPattern = Literal[
     "live", "empty_first", "empty_middle", "empty_last", "one_live", "all_empty", "row_empty", "zero_sum", "far_apart"
 ]
+StatePattern = Literal[
+    "live", "empty_first", "empty_middle", "empty_last", "one_live", "all_empty", "row_empty", "far_apart"
+]
+StateLayout = Literal["contiguous", "heads_first", "padded", "states_inside"]
 
 
 MMA_ROWS = 16  # query rows that a tensor-core tile holds, used or not
@@ -139,6 +143,34 @@ class CombineCase:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeCase:
+    """One merge of made-up states, each an out with its lse.
+
+    `pattern` says which states saw no key (lse −inf; their out holds NaN), or what is odd. `in_place` writes the result
+    over the first state.
+    """
+
+    batch: int
+    qo_len: int
+    num_qo_heads: int
+    num_states: int
+    pattern: StatePattern = "live"
+    layout: StateLayout = "contiguous"
+    in_place: bool = False
+    label: str = ""
+
+    @property
+    def id(self) -> str:
+        parts = [
+            self.label,
+            f"b{self.batch}-q{self.qo_len}-h{self.num_qo_heads}-n{self.num_states}-{self.pattern}",
+            self.layout if self.layout != "contiguous" else "",
+            "in_place" if self.in_place else "",
+        ]
+        return "-".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamCase:
     """One read of `size_bytes` random bytes by a grid of `blocks`."""
 
@@ -150,7 +182,7 @@ class StreamCase:
         return f"bytes{self.size_bytes}-blocks{self.blocks}"
 
 
-Case = DecodeCase | CombineCase | StreamCase
+Case = DecodeCase | CombineCase | MergeCase | StreamCase
 
 
 def case_seed(case: Case, seed: int = 0) -> int:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.registry.model import Variant
-from sparkctl.testing.guard import Outputs, guarded, guarded_output, guarded_partials
-from sparkctl.testing.inputs import DecodeInputs, make_decode_inputs, make_partials, torch_dtype
-from sparkctl.testing.model import CombineCase, DecodeCase
-from sparkctl.testing.reference import attention_reference, combine_reference, plain_emulation
+from sparkctl.testing.guard import Outputs, guarded, guarded_output, guarded_partials, unguarded
+from sparkctl.testing.inputs import DecodeInputs, make_decode_inputs, make_partials, make_states, torch_dtype
+from sparkctl.testing.model import CombineCase, DecodeCase, MergeCase
+from sparkctl.testing.reference import attention_reference, combine_reference, merge_reference, plain_emulation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -138,6 +138,32 @@ def prepare_combine(target: Target, variant: Variant, case: CombineCase) -> Prep
         lse = guarded(rows, partials.max.dtype, target.device)
         index = library.index[library.variant(variant.name).name]
         library.function("combine")(index, partials.acc, partials.max, partials.sum, out.view, lse.view, partials.sinks)
+        return Outputs(out, lse)
+
+    plain_out = expected_out.to(torch_dtype(dtype))
+    return Prepared(call, 1, dtype, expected_out, expected_lse, plain_out)
+
+
+def prepare_merge(target: Target, variant: Variant, case: MergeCase) -> Prepared:
+    """A merge of states; the kernel's entry is called directly, so that out and lse can be poisoned, or the first state
+    be given as both."""
+    dtype, head_dim = str(variant.value("dtype")), int(variant.value("head_dim"))
+    states = make_states(case, dtype, head_dim, target.device, target.seed)
+    expected_out, expected_lse = merge_reference(states.out, states.lse)
+    rows = (case.batch, case.qo_len, case.num_qo_heads)
+    library = target.library
+
+    def call() -> Outputs:
+        index = library.index[library.variant(variant.name).name]
+        enter = library.function("merge_states")
+        if case.in_place:
+            fresh = make_states(case, dtype, head_dim, target.device, target.seed)
+            enter(index, fresh.out, fresh.lse, fresh.out[0], fresh.lse[0])
+            return Outputs(unguarded(fresh.out[0]), unguarded(fresh.lse[0]))
+        layout = "contiguous" if case.layout == "states_inside" else case.layout
+        out = guarded_output((*rows, head_dim), dtype, layout, target.device)
+        lse = guarded(rows, states.lse.dtype, target.device)
+        enter(index, states.out, states.lse, out.view, lse.view)
         return Outputs(out, lse)
 
     plain_out = expected_out.to(torch_dtype(dtype))

@@ -94,6 +94,22 @@ def combine_reference(
     return out, lse[..., 0]
 
 
+def merge_reference(out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """(out, lse) in fp64 from normalised states out `[num_states, …, head_dim]` and lse `[num_states, …]`.
+
+    A state whose lse is −inf weighs nothing, whatever its out holds.
+    """
+    import torch
+
+    live = lse != -math.inf
+    top = lse.double().amax(0)
+    weights = torch.where(live, torch.exp(lse.double() - top), 0.0)
+    total = weights.sum(0)
+    values = torch.where(live[..., None], out.double(), 0.0)
+    merged = (weights[..., None] * values).sum(0) / torch.where(total == 0, 1.0, total)[..., None]
+    return merged, torch.where(total == 0, -math.inf, top + torch.log(total))
+
+
 def grouped_scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:
     """Scaled q·k `[batch, num_kv_heads, qo_len * group, kv_len]`: query heads lie beside the kv head they read.
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry.model import Variant
 from sparkctl.testing.compare import compare_outputs
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, StreamCase
-from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, StreamCase
+from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode, prepare_merge
 from sparkctl.testing.results import CaseFailure, CaseSkip, Selection, VariantResult
 from sparkctl.testing.stream import run_stream
 
@@ -81,6 +81,8 @@ def run_case(target: Target, variant: Variant, case: Case) -> Outcome:
                 return judge(target, prepare_decode(target, variant, case))
             case CombineCase():
                 return judge(target, prepare_combine(target, variant, case))
+            case MergeCase():
+                return judge(target, prepare_merge(target, variant, case))
             case StreamCase():
                 return run_stream_case(target, variant, case)
     except MemoryError as error:

@@ -14,7 +14,15 @@ from sparkctl.registry.naming import Naming
 from sparkctl.registry.suggest import did_you_mean, nearest
 
 MAX_VARIANTS = 250  # per arch, over all kernels: about five minutes on one core
-RUN_TIME_NAMES = ("group", "qo_len", "kv_len", "num_splits", "num_states", "page_size", "bytes")  # of operators and test cases
+RUN_TIME_NAMES = (
+    "group",
+    "qo_len",
+    "kv_len",
+    "num_splits",
+    "num_states",
+    "page_size",
+    "bytes",
+)  # of operators and test cases
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".cpp")
 REPEATABLE = ("-Xcompiler", "-Xptxas", "-Xlinker", "-I", "-L", "-l", "-include", "-isystem", "--diag-suppress")
 SET_BY_BUILD = ("-c", "-o", "-x", "-arch", "--gpu-architecture", "-gencode", "--generate-code", "-MD", "-MF", "-shared")

@@ -20,6 +20,7 @@ DECODE = "attn_decode_split_kv_mma.bf16.d64"
 SCALAR = "attn_decode_split_kv.bf16.d64"
 PAGED = "attn_paged_decode_split_kv_mma.bf16.d64"
 COMBINE = "attn_combine.bf16.d64"
+MERGE = "attn_merge_states.bf16.d64"
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,13 @@ PLANTED = {
     ),
     "an empty split's accumulator is read": Planted(
         "combine/merge.cuh", "if (part.sum == 0.0f) return;", "", COMBINE, "empty_first"
+    ),
+    "the out of a state without keys is read": Planted(
+        "combine/merge_states.cuh", "lse == kNegInf ? 0.0f : 1.0f", "1.0f", MERGE, "empty_first"
+    ),
+    "a state's lse is taken for a log2": Planted("combine/merge_states.cuh", "lse * kLog2E", "lse", MERGE, "live"),
+    "every state's out is read from the first": Planted(
+        "combine/merge_states.cuh", "out_gmem + state * out_stride", "out_gmem", MERGE, "live"
     ),
 }
 
