@@ -91,6 +91,14 @@ def judge(interval: Interval) -> Judgement:
     return "same" if within else "unsure"
 
 
+def group_comparisons(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
+    """Those of one kernel and one later arm together, in order of appearance."""
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for one in comparisons:
+        groups.setdefault((one.other.kernel, one.other.arm), []).append(one)
+    return list(groups.values())
+
+
 def geometric_mean(ratios: Sequence[float]) -> float:
     """ValueError when empty."""
     if not ratios:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from sparkctl.bench.buffers import Slots, xor_words
 from sparkctl.bench.measure import Arm
 from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.ops.call import DecodeCall, plan_call
+from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import AttentionOptions
 from sparkctl.ops.plan import DecodeShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
@@ -41,9 +42,9 @@ class DecodeArm:
             tensor.fill_(float("nan"))
 
 
-def plan_case(library: Library, case: DecodeCase, *, variant: str | None, device_sm_count: int) -> DecodeCall:
-    """What the operator would run for this case; UsageError when the library has nothing for it."""
-    shape = DecodeShape(
+def shape_of(case: DecodeCase) -> DecodeShape:
+    """The case as the planner of the operators knows it."""
+    return DecodeShape(
         batch=case.batch,
         qo_len=case.qo_len,
         num_qo_heads=case.heads.num_qo_heads,
@@ -53,14 +54,28 @@ def plan_case(library: Library, case: DecodeCase, *, variant: str | None, device
         dtype=case.dtype,
         page_size=case.page_size,
     )
+
+
+def plan_case(
+    library: Library,
+    case: DecodeCase,
+    *,
+    variant: str | None,
+    device_sm_count: int,
+    kernel: str = "auto",
+    flags: Mapping[str, FlagValue] | None = None,
+) -> DecodeCall:
+    """What the operator would run for this case; UsageError when the library has nothing for it."""
     try:
         call = plan_call(
             library,
-            shape,
+            shape_of(case),
             family=case.operator,
+            kernel=kernel,
             variant=variant,
             num_splits=case.num_splits,
             device_sm_count=device_sm_count,
+            flags=flags,
         )
     except ValueError as error:
         raise UsageError(f"{case.label}: {error}") from error

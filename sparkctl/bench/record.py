@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sparkctl.bench.ab import RATIO_CONFIDENCE, Ab, Comparison, geometric_mean, group_comparisons
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import match_gpu
 from sparkctl.bench.results import PeerResult, Row, Run, Series
@@ -32,6 +34,43 @@ def run_record(run: Run) -> dict[str, Any]:
         "command": run.command,
         "environment": environment,
         "rows": [_row_record(row, run) for row in run.rows],
+        **({} if run.ab is None else {"ab": _ab_record(run.ab, run.comparisons)}),
+    }
+
+
+def _ab_record(ab: Ab, comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    means = [
+        {
+            "kernel": group[0].other.kernel,
+            "arm": group[0].other.arm,
+            "against": group[0].base.arm,
+            "geometric_mean": geometric_mean([one.ratio for one in group]),
+            "cases": len(group),
+        }
+        for group in group_comparisons(comparisons)
+    ]
+    return {
+        "name": ab.name,
+        "values": list(ab.values),
+        "confidence": RATIO_CONFIDENCE,
+        "means": means,
+        "comparisons": [_comparison_record(one) for one in comparisons],
+    }
+
+
+def _comparison_record(one: Comparison) -> dict[str, Any]:
+    interval = one.interval
+    return {
+        "case": case_record(one.other.case),
+        "kernel": one.other.kernel,
+        "arm": one.other.arm,
+        "against": one.base.arm,
+        "ratio": one.ratio,
+        "low": interval.low,
+        "high": interval.high,
+        "rounds": len(one.ratios),
+        "verdict": one.verdict,
+        "bits": {**asdict(one.bits), "equal": one.bits.equal},
     }
 
 
@@ -46,6 +85,7 @@ def _row_record(row: Row, run: Run) -> dict[str, Any]:
         "case": case_record(row.case),
         "kernel": row.kernel,
         "variant": row.variant,
+        **({"arm": row.arm} if row.arm else {}),
         "num_splits": row.num_splits,
         "bytes": row.traffic.bytes,
         "flops": row.traffic.flops,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import GpuSpec
 from sparkctl.bench.statistics import Interval, StopReason, median, median_interval, noise
 from sparkctl.bench.traffic import Traffic, bandwidth_tbps
+
+if TYPE_CHECKING:
+    from sparkctl.bench.ab import Ab, Comparison
 
 CEILING_TOLERANCE = 1.03  # above this share of the measured ceiling a result is a fault of the measurement
 
@@ -164,6 +168,8 @@ class Run:
     command: str
     started: str  # ISO 8601, UTC
     rows: tuple[Row, ...]
+    ab: Ab | None = None
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def clocks_mhz(self) -> tuple[int, int] | None:

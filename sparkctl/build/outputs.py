@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from sparkctl.arch import Arch
 from sparkctl.build.model import BuildPlan, Edge
 from sparkctl.build.state import EdgeRecord, write_text
 from sparkctl.errors import WorkFailed
-from sparkctl.registry import Range, resolve_flags, span_variants
-from sparkctl.registry.model import Variant
+from sparkctl.registry import Range, Registry, Variant, resolve_flags, span_variants
 from sparkctl.resources import ResourceUsage, occupancy, parse_ptxas
 from sparkctl.runtime.manifest import BuiltVariant, Manifest, RuntimeFlag, write_manifest
 from sparkctl.toolchain import run_tool
@@ -24,7 +24,7 @@ COMPILE_COMMANDS = "compile_commands.json"
 def contents_digest(plan: BuildPlan, records: Mapping[str, EdgeRecord]) -> str:
     """Over every object's command, compiler and inputs, the link, and the flags that are read at each call."""
     parts = [[name, r.argv, r.compiler, sorted(r.inputs.items())] for name, r in sorted(records.items())]
-    flags = [asdict(flag) for flag in runtime_flags_of(plan)]  # the manifest holds their values
+    flags = [asdict(flag) for flag in runtime_flags_of(plan.registry, plan.arch, plan.profile)]  # in the manifest
     text = json.dumps([parts, plan.link_argv, flags])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -43,17 +43,16 @@ def save_manifest(plan: BuildPlan, edges: Iterable[Edge], digest: str) -> None:
             digest=digest,
             compiler=plan.compiler,
             variants=tuple(sorted(variants, key=lambda variant: variant.name)),
-            runtime_flags=runtime_flags_of(plan),
+            runtime_flags=runtime_flags_of(plan.registry, plan.arch, plan.profile),
         ),
     )
 
 
-def runtime_flags_of(plan: BuildPlan) -> tuple[RuntimeFlag, ...]:
+def runtime_flags_of(registry: Registry, arch: Arch, profile: str) -> tuple[RuntimeFlag, ...]:
     """Flags of kind runtime with their value for each kernel, weaker than environment, --set and API."""
-    registry = plan.registry
     first = {name: span_variants(kernel)[0] for name, kernel in registry.kernels.items()}
     resolved = {
-        name: resolve_flags(registry, variant, arch=plan.arch, profile=plan.profile, sets={}, environ={})
+        name: resolve_flags(registry, variant, arch=arch, profile=profile, sets={}, environ={})
         for name, variant in first.items()
     }
     return tuple(

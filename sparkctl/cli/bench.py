@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +13,22 @@ from sparkctl.errors import UsageError, WorkFailed
 
 if TYPE_CHECKING:
     from sparkctl.bench.axes import DecodeCase
-    from sparkctl.workflows.bench import BenchRequest
+    from sparkctl.registry import Registry
+    from sparkctl.workflows.bench_request import BenchRequest
 
 HELP = """Time decode kernels on a CUDA device against a measured read ceiling and other libraries.
 
 Without KERNEL the operator chooses, as it would in a program. Cold L2, CUDA graph, outputs checked.
+--ab measures arms that differ in one axis, in num_splits or in a run-time flag, in the same rounds.
 
 \b
 Examples:
   sparkctl bench --seq 16k                      batch 1 and 8, 32/8 heads
   sparkctl bench --seq 4k,16k --batch 1,8 --heads 32/8,32/4
   sparkctl bench attn_decode_split_kv_mma --where stages=1,2,4
+  sparkctl bench --seq 16k --page-size none,1,16,64   contiguous, then in pages
+  sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
+  sparkctl bench --seq 1k --ab num_splits=auto,4,8
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
   sparkctl bench --seq 16k --estimate H200      floor times, no device needed
 """
@@ -36,6 +42,7 @@ MEASURED_ONLY = {
     "l2": "--l2",
     "peers": "--peers",
     "budget": "--budget",
+    "ab": "--ab",
     "profile": "--profile",
     "set_": "--set",
     "save": "--save",
@@ -48,6 +55,14 @@ HeadDims = Annotated[str, typer.Option("--head-dim", metavar="LIST", help="Eleme
 Dtypes = Annotated[str, typer.Option("--dtype", metavar="LIST", help="bf16, fp16.")]
 VariantNames = Annotated[
     list[str] | None, typer.Option("--variant", metavar="NAME", help="This variant; repeatable.", show_default=False)
+]
+PageSizes = Annotated[
+    str | None,
+    typer.Option("--page-size", metavar="LIST", help="K and V in pages of this many keys; none: contiguous."),
+]
+AbOption = Annotated[
+    str | None,
+    typer.Option("--ab", metavar="NAME=VALUES", help="Hold values of an axis or run-time flag against the first."),
 ]
 QoLen = Annotated[int, typer.Option("--qo-len", metavar="N", min=1, help="Query positions of each sequence.")]
 Causal = Annotated[bool, typer.Option("--causal", help="Mask to the bottom right; matters from --qo-len 2 on.")]
@@ -81,12 +96,14 @@ def bench(
     heads: HeadsOption = "32/8",
     head_dim: HeadDims = "128",
     dtype: Dtypes = "bf16",
+    page_size: PageSizes = None,
     qo_len: QoLen = 1,
     causal: Causal = False,
     num_splits: NumSplits = None,
     l2: L2 = "cold",
     variant: VariantNames = None,
     where: Where = None,
+    ab: AbOption = None,
     peers: PeerNames = "sdpa",
     budget: Budget = 3.0,
     profile: Profile = "release",
@@ -99,27 +116,35 @@ def bench(
 ) -> None:
     if json + csv + markdown > 1:
         raise UsageError("--json, --csv and --markdown exclude each other", hint="choose one")
-    cases = _cases(seq, batch, heads, head_dim, dtype, qo_len, causal, num_splits, l2)
+    cases = _cases(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2)
     if estimate is not None:
         _refuse_what_an_estimate_ignores(ctx)
         _show_estimates(ctx, cases, estimate, json=json, other=csv or markdown)
         return
     from sparkctl.registry import parse_sets
-    from sparkctl.workflows.bench import BenchRequest
+    from sparkctl.workflows.bench_ab import parse_ab
+    from sparkctl.workflows.bench_request import BenchRequest
 
     axes = parse_where(where)
-    for axis in ("head_dim", "dtype"):
+    for axis, option in (("head_dim", "--head-dim"), ("dtype", "--dtype"), ("paged", "--page-size")):
         if axis in axes:
-            raise UsageError(f"--where {axis}=…: the cases decide it", hint=f"use --{axis.replace('_', '-')}")
+            raise UsageError(f"--where {axis}=…: the cases decide it", hint=f"use {option}")
+    registry = load_project(cli_context(ctx))
+    if ab is not None and not _is_given(ctx, "peers"):
+        peers = "none"  # the arms are each other's peers
+    sets = parse_sets(registry, set_ or ())
+    parsed = None if ab is None else parse_ab(registry, ab)
+    flags = _runtime_flags(registry, sets, without=None if parsed is None else parsed.name)
     patterns = (*(kernels or ()), *(variant or ()))
     words = [*patterns, "--seq", seq, "--batch", batch, "--heads", heads, "--head-dim", head_dim, "--dtype", dtype]
+    words += ["--page-size", page_size] if page_size is not None else []
     words += ["--qo-len", str(qo_len)] if qo_len != 1 else []
     words += ["--causal"] if causal else []
     words += ["--num-splits", str(num_splits)] if num_splits is not None else []
     words += ["--l2", l2, "--peers", peers, "--budget", f"{budget:g}", "--profile", profile]
+    words += ["--ab", ab] if ab is not None else []
     words += [word for name, values in axes.items() for word in ("--where", f"{name}={','.join(values)}")]
-    words += [word for item in set_ or () for word in ("--set", item)]
-    registry = load_project(cli_context(ctx))
+    words += [word for name, value in {**sets, **flags}.items() for word in ("--set", f"{name}={value}")]
     request = BenchRequest(
         cases=cases,
         patterns=patterns,
@@ -127,10 +152,26 @@ def bench(
         peers=_peers(peers),
         budget_s=budget,
         profile=profile,
-        sets=parse_sets(registry, set_ or ()),
+        sets={name: value for name, value in sets.items() if name not in flags},
+        flags=flags,
+        pages_given=page_size is not None,
+        ab=parsed,
         command=shlex.join(["sparkctl", "bench", *words]),
     )
     _measure_and_show(ctx, request, save=save, json=json, csv=csv, markdown=markdown)
+
+
+def _runtime_flags(registry: Registry, sets: dict[str, str], *, without: str | None) -> dict[str, str]:
+    """Flags that are read at each call, from the environment and --set; of what --ab varies, only --set's."""
+    from sparkctl.registry.values import environment_values
+
+    given = {name: value for name, value in environment_values(registry, os.environ).items() if name != without}
+    return {name: value for name, value in {**given, **sets}.items() if registry.flags[name].kind == "runtime"}
+
+
+def _is_given(ctx: typer.Context, parameter: str) -> bool:
+    source = ctx.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _cases(
@@ -139,6 +180,7 @@ def _cases(
     heads: str,
     head_dim: str,
     dtype: str,
+    page_size: str | None,
     qo_len: int,
     causal: bool,
     num_splits: int | None,
@@ -157,12 +199,21 @@ def _cases(
             raise UsageError(f"'{text}' is less than 1")
         return number
 
+    def page(text: str) -> int | None:
+        try:
+            return None if text.strip() == "none" else positive(text)
+        except UsageError as error:
+            raise UsageError(
+                f"--page-size: {error.message}", hint="keys of a page, as in 1,16,64; none: contiguous"
+            ) from error
+
     return span_cases(
         seqs=parse_list(seq, parse_size, option="--seq"),
         batches=parse_list(batch, positive, option="--batch"),
         heads=parse_list(heads, parse_heads, option="--heads"),
         head_dims=parse_list(head_dim, positive, option="--head-dim"),
         dtypes=parse_list(dtype, lambda text: one_of(DTYPES, "--dtype", text.strip()), option="--dtype"),
+        page_sizes=(None,) if page_size is None else parse_list(page_size, page, option="--page-size"),
         qo_len=qo_len,
         causal=causal,
         num_splits=num_splits,
@@ -178,11 +229,7 @@ def _peers(text: str) -> tuple[str, ...]:
 
 
 def _refuse_what_an_estimate_ignores(ctx: typer.Context) -> None:
-    given = [
-        shown
-        for name, shown in MEASURED_ONLY.items()
-        if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
-    ]
+    given = [shown for name, shown in MEASURED_ONLY.items() if _is_given(ctx, name)]
     if given:
         raise UsageError(
             f"--estimate takes no {', no '.join(given)}: a floor follows from the case and the GPU alone",
@@ -196,13 +243,14 @@ def _show_estimates(ctx: typer.Context, cases: tuple[DecodeCase, ...], name: str
     from sparkctl.registry import find_project, load_registry
     from sparkctl.render.console import print_json, stdout_console
     from sparkctl.render.estimate import estimate_record, print_estimates
-    from sparkctl.workflows.bench import BenchRequest, plan_bench
+    from sparkctl.workflows.bench_plan import plan_bench
+    from sparkctl.workflows.bench_request import BenchRequest
 
     if other:
         raise UsageError("--estimate prints a table or --json")
     gpu = find_gpu(name)
     registry = load_registry(find_project(cli_context(ctx).project))
-    plan_bench(registry, BenchRequest(cases), gpu.arch)  # no floor for a case that no kernel takes
+    plan_bench(registry, BenchRequest(cases, pages_given=True), gpu.arch)  # no floor for a case that no kernel takes
     estimates = [estimate_decode(case, gpu) for case in cases]
     if json:
         print_json(estimate_record(estimates))
@@ -215,6 +263,7 @@ def _measure_and_show(
 ) -> None:
     from sparkctl.bench.record import result_path, run_record
     from sparkctl.render.bench import print_run, run_csv, run_markdown
+    from sparkctl.render.bench_ab import comparisons_csv, comparisons_markdown, print_comparisons
     from sparkctl.render.bench_progress import CaseProgress
     from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
@@ -233,11 +282,13 @@ def _measure_and_show(
     if json:
         print_json(run_record(run))
     elif csv:
-        print(run_csv(run))
+        print(run_csv(run) if run.ab is None else comparisons_csv(run))
     elif markdown:
-        print(run_markdown(run))
-    else:
+        print(run_markdown(run) if run.ab is None else comparisons_markdown(run))
+    elif run.ab is None:
         print_run(stdout_console(cli), run)
+    else:
+        print_comparisons(stdout_console(cli), run)
     if faults := find_faults(run):
         raise WorkFailed("\n".join(faults), hint="the rows above are no results" + (", not saved" if save else ""))
     if save is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sparkctl.bench.axes import DecodeCase, format_size
 from sparkctl.bench.gpus import match_gpu
@@ -22,8 +22,6 @@ NOTHING = "–"
 
 def print_run(console: Console, run: Run) -> None:
     """A table per variant, what is odd about the rows, then where and how they were measured."""
-    from rich.table import Table
-
     variants = dict.fromkeys(row.variant for row in run.rows)
     for variant in variants:
         rows = [row for row in run.rows if row.variant == variant]
@@ -32,20 +30,30 @@ def print_run(console: Console, run: Run) -> None:
         console.print()
     for note in row_notes(run.rows):
         console.print(note)
+    print_facts(console, run)
+
+
+def print_facts(console: Console, run: Run) -> None:
+    """Where and how it was measured."""
+    from rich.table import Table
+
     facts = Table.grid(padding=(0, 2, 0, 0))
     for label, text in (*environment_lines(run), ("repeat", run.command)):
         facts.add_row(label, text)
     console.print(facts)
 
 
-def aligned_table(cells: Sequence[Sequence[str]], left: Sequence[str] = ("variant", "case")) -> Table:
-    """The first line is the header; columns not in `left` are numbers."""
+def aligned_table(
+    cells: Sequence[Sequence[str]], left: Sequence[str] = ("variant", "case"), whole: Sequence[str] = ()
+) -> Table:
+    """The first line is the header; columns not in `left` are numbers, those in `whole` are never folded."""
     from rich.table import Table
 
     header, *lines = cells
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in header:
-        table.add_column(title, justify="left" if title in left else "right", vertical="bottom", overflow="fold")
+        side: Literal["left", "right"] = "left" if title in left else "right"
+        table.add_column(title, justify=side, vertical="bottom", overflow="fold", no_wrap=title in whole)
     for line in lines:
         table.add_row(*line)
     return table
@@ -56,6 +64,7 @@ def shared_facts(rows: Sequence[Row]) -> str:
     cases = [row.case for row in rows]
     case, varying = cases[0], varying_axes(cases)
     parts = [] if "heads" in varying else [f"{case.heads} heads"]
+    parts += [f"pages of {case.page_size}"] if case.page_size is not None and "page_size" not in varying else []
     parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 else []
     parts += ["causal"] if case.causal else []
     return ", ".join([*parts, f"{case.l2} L2; case: batch × kv_len"])
@@ -101,14 +110,20 @@ def _ratio(speedup: float | None) -> str:
 
 
 def varying_axes(cases: Sequence[DecodeCase]) -> tuple[str, ...]:
-    """Axes, besides batch and kv_len, on which the cases differ."""
-    return ("heads",) if len({case.heads for case in cases}) > 1 else ()
+    """Axes, besides batch and kv_len and what a variant's name says, on which the cases differ."""
+    return tuple(axis for axis in ("heads", "page_size") if len({getattr(case, axis) for case in cases}) > 1)
 
 
 def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
     """`8 × 16k`, with what varies behind it."""
+    texts = {
+        "heads": str(case.heads),
+        "head_dim": f"d{case.head_dim}",
+        "dtype": case.dtype,
+        "page_size": "contiguous" if case.page_size is None else f"page {case.page_size}",
+    }
     shape = f"{case.batch} × {format_size(case.kv_len)}"
-    return f"{shape}, {case.heads}" if "heads" in varying else shape
+    return ", ".join([shape, *(text for axis, text in texts.items() if axis in varying)])
 
 
 def row_notes(rows: Sequence[Row]) -> list[str]:
@@ -117,7 +132,13 @@ def row_notes(rows: Sequence[Row]) -> list[str]:
     if any(peer.series for row in rows for peer in row.peers):
         notes.append("× is the peer's time over ours: above 1 ours is faster.")
     for row in rows:
-        notes += _sampling_notes(row)
+        notes += sampling_notes(row)
+    return [*notes, *absent_notes(rows)]
+
+
+def absent_notes(rows: Sequence[Row]) -> list[str]:
+    """Why a peer did not run, once for each reason."""
+    notes: list[str] = []
     absent: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for peer in row.peers:
@@ -129,8 +150,9 @@ def row_notes(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def _sampling_notes(row: Row) -> list[str]:
-    series, label, notes = row.series, row.case.label, []
+def sampling_notes(row: Row) -> list[str]:
+    """Throttled samples, and why sampling stopped if not for precision."""
+    series, label, notes = row.series, ", ".join(filter(None, (row.case.label, row.arm))), []
     if series.all_throttled:
         notes.append(f"! {label}: every sample was throttled ({_reasons(row)}); the numbers are those.")
     elif series.throttled:
@@ -191,16 +213,28 @@ def run_markdown(run: Run) -> str:
     facts.append(f"repeat: `{run.command}`")
     header, *lines = run_cells(run.rows, run, wide=True)
     named = [["variant", *header], *([f"`{row.variant}`", *line] for row, line in zip(run.rows, lines, strict=True))]
-    return "\n".join([shared_facts(run.rows), "", *_markdown_table(named), "", *(f"- {fact}" for fact in facts)])
+    return "\n".join([shared_facts(run.rows), "", *markdown_table(named), "", *(f"- {fact}" for fact in facts)])
 
 
-def _markdown_table(cells: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(cells: Sequence[Sequence[str]], left: Sequence[str] = ("variant", "case")) -> list[str]:
+    """Its lines; columns not in `left` are numbers."""
     header, *lines = ([" ".join(cell.split("\n")) for cell in line] for line in cells)
-    ruler = ["---" if title in ("variant", "case") else "---:" for title in header]
+    ruler = ["---" if title in left else "---:" for title in header]
     return ["| " + " | ".join(line) + " |" for line in (header, ruler, *lines)]
 
 
-CSV_CASE = ("batch", "kv_len", "num_qo_heads", "num_kv_heads", "head_dim", "dtype", "qo_len", "causal", "l2")
+CSV_CASE = (
+    "batch",
+    "kv_len",
+    "num_qo_heads",
+    "num_kv_heads",
+    "head_dim",
+    "dtype",
+    "qo_len",
+    "causal",
+    "l2",
+    "page_size",
+)
 CSV_TIME = ("time_us", "low_us", "high_us", "noise", "samples", "stop", "throttled", "eager_us")
 CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share")
 CSV_FIELDS = ("variant", *CSV_CASE, "num_splits", *CSV_TIME, *CSV_RATES)
@@ -218,20 +252,19 @@ def run_csv(run: Run) -> str:
     return text.getvalue().rstrip("\n")
 
 
+def csv_case(case: DecodeCase) -> list[Any]:
+    """The values of CSV_CASE."""
+    heads = case.heads
+    shape = [case.batch, case.kv_len, heads.num_qo_heads, heads.num_kv_heads, case.head_dim, case.dtype, case.qo_len]
+    return [*shape, int(case.causal), case.l2, "" if case.page_size is None else case.page_size]
+
+
 def _csv_values(row: Row, run: Run) -> list[Any]:
-    case, series, interval = row.case, row.series, row.series.interval_us
+    series, interval = row.series, row.series.interval_us
     peak = row.peak_share(match_gpu(run.environment.gpu))
     return [
         row.variant,
-        case.batch,
-        case.kv_len,
-        case.heads.num_qo_heads,
-        case.heads.num_kv_heads,
-        case.head_dim,
-        case.dtype,
-        case.qo_len,
-        int(case.causal),
-        case.l2,
+        *csv_case(row.case),
         row.num_splits,
         series.median_us,
         interval.low,

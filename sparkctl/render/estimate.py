@@ -36,7 +36,9 @@ def print_estimates(console: Console, estimates: Sequence[Estimate]) -> None:
     ]
     header = ["case", "MB", "GFLOP", "memory\nµs", "compute\nµs", "floor\nµs", "bound by"]
     console.print(aligned_table([header, *lines], left=("case", "bound by")))
-    console.print(f"{FORMULA}; bytes: K, V, q and out once each. Not a measurement.")
+    paged = any(estimate.case.page_size is not None for estimate in estimates)
+    what = "K, V, q, out and page tables" if paged else "K, V, q and out"
+    console.print(f"{FORMULA}; bytes: {what} once each. Not a measurement.")
 
 
 def estimate_record(estimates: Sequence[Estimate]) -> dict[str, Any]:

@@ -3,62 +3,32 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sparkctl import __version__
 from sparkctl.arch import Arch
-from sparkctl.bench.arms import READ_KERNEL, plan_case
+from sparkctl.bench.ab import Comparison
+from sparkctl.bench.arms import plan_case
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.facts import DeviceFacts, find_cuda_device
 from sparkctl.bench.record import save_run
 from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Row, Run
 from sparkctl.bench.session import Verdict, open_session
 from sparkctl.build import Progress, ensure_built
-from sparkctl.errors import MissingTool, UsageError, WorkFailed
+from sparkctl.errors import MissingTool, WorkFailed
 from sparkctl.ops.call import DecodeCall
-from sparkctl.registry import Range, Registry, Variant, select_variants
+from sparkctl.registry import Registry
 from sparkctl.runtime import Library, load_library
 from sparkctl.toolchain import find_devices
+from sparkctl.workflows.bench_plan import BenchPlan, Job, plan_bench
+from sparkctl.workflows.bench_request import BenchRequest, PlannedArm
 from sparkctl.workflows.stamp import read_stamp
 
 if TYPE_CHECKING:
     import torch
-
-COMBINE_KERNEL = "attn_combine"
-MAX_BATCH = 65_535  # CUDA C++ Programming Guide, compute capabilities: a grid's z
-
-
-@dataclass(frozen=True, slots=True)
-class BenchRequest:
-    """What was asked for. Without patterns the operator chooses the kernel of each case, as a program would get it."""
-
-    cases: tuple[DecodeCase, ...]
-    patterns: tuple[str, ...] = ()  # kernels, globs, variants
-    where: Mapping[str, Sequence[str]] = field(default_factory=dict)  # axes other than dtype and head_dim
-    peers: tuple[str, ...] = ("sdpa",)
-    budget_s: float = 3.0  # of sampling for each row
-    profile: str = "release"
-    sets: Mapping[str, str] = field(default_factory=dict)
-    command: str = "sparkctl bench"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One case; `variants` empty is the operator's choice among those in the library that `where` allows."""
-
-    case: DecodeCase
-    variants: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BenchPlan:
-    """The jobs in order, and every variant that the library must hold for them."""
-
-    jobs: tuple[Job, ...]
-    variants: tuple[Variant, ...]
 
 
 class Session(Protocol):
@@ -69,49 +39,13 @@ class Session(Protocol):
 
     def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> tuple[Row, ...]: ...
 
+    def compare(
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+    ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]: ...
+
 
 # Builds and loads the library of a plan and opens the session on it.
 OpenBench = Callable[[Registry, BenchRequest, BenchPlan, Arch, Progress | None], tuple[Library, Session]]
-
-
-def plan_bench(registry: Registry, request: BenchRequest, arch: Arch) -> BenchPlan:
-    """Which variants each case runs on `arch`. Pure; UsageError when a case has none."""
-    narrowed = bool(request.patterns or request.where)
-    patterns = request.patterns or tuple(k.name for k in registry.kernels.values() if k.family == "decode")
-    jobs: list[Job] = []
-    needed: dict[str, Variant] = {}
-    for case in request.cases:
-        shape = {"dtype": [case.dtype], "head_dim": [str(case.head_dim)]}
-        chosen = select_variants(registry, patterns, arch=arch, where={**request.where, **shape})
-        decodes = [variant for variant in chosen if variant.kernel.family == "decode"]
-        if not decodes:
-            names = ", ".join(dict.fromkeys(variant.kernel.name for variant in chosen))
-            raise UsageError(f"bench has no cases for {names}", hint="it measures the kernels of family decode")
-        check_accepted(case, decodes)
-        jobs.append(Job(case, tuple(variant.name for variant in decodes) if narrowed else ()))
-        helpers = select_variants(registry, [COMBINE_KERNEL, READ_KERNEL], arch=arch, where=shape)
-        needed |= {variant.name: variant for variant in (*decodes, *helpers)}
-    return BenchPlan(tuple(jobs), tuple(needed.values()))
-
-
-def check_accepted(case: DecodeCase, decodes: Sequence[Variant]) -> None:
-    """UsageError where none of the kernels accepts the case; before anything is built for it."""
-    values = {"group": case.group, "qo_len": case.qo_len, "kv_len": case.kv_len}
-    kernels = {variant.kernel.name: variant.kernel for variant in decodes}
-    refusals = [
-        f"{kernel.name} takes {name} {span.start}..{'' if span.stop is None else span.stop}, not {values[name]}"
-        for kernel in kernels.values()
-        for name, span in kernel.accepts.items()
-        if name in values and not _holds(span, values[name])
-    ]
-    if len({refusal.split()[0] for refusal in refusals}) == len(kernels):
-        raise UsageError(f"{case.label}: no decode kernel accepts it", hint="\n".join(refusals))
-    if case.batch > MAX_BATCH:
-        raise UsageError(f"{case.label}: batch is at most {MAX_BATCH}", hint="a sequence is a row of the grid")
-
-
-def _holds(span: Range, value: int) -> bool:
-    return span.start <= value and (span.stop is None or value <= span.stop)
 
 
 def run_bench(
@@ -132,19 +66,38 @@ def run_bench(
     library, session = (open_bench or open_cuda_bench)(registry, request, plan, arch, build_progress)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     rows: list[Row] = []
+    comparisons: list[Comparison] = []
     for number, job in enumerate(plan.jobs, 1):
         at_case(number, len(plan.jobs), job.case.label)
-        rows += session.measure(job.case, plan_calls_of(job, library, session.facts.sm_count))
+        calls = plan_calls_of(job, library, session.facts.sm_count)
+        if request.ab is None:
+            rows += session.measure(job.case, calls)
+        else:
+            labels = [arm.label for arm in job.arms]
+            more, found = session.compare(job.case, list(zip(labels, calls, strict=True)))
+            rows += more
+            comparisons += found
     environment = describe_environment(registry.root, request, library, session.facts)
-    return Run(environment, request.command, started, tuple(rows))
+    return Run(environment, request.command, started, tuple(rows), request.ab, tuple(comparisons))
 
 
 def plan_calls_of(job: Job, library: Library, device_sm_count: int) -> list[DecodeCall]:
-    """The planned calls of a job, one per variant."""
-    return [
-        plan_case(library, job.case, variant=variant, device_sm_count=device_sm_count)
-        for variant in job.variants or (None,)
-    ]
+    """The planned calls of a job, one per arm."""
+
+    def plan(case: DecodeCase, arm: PlannedArm) -> DecodeCall:
+        return plan_case(
+            library,
+            case if arm.num_splits is None else replace(case, num_splits=arm.num_splits),
+            variant=arm.variant,
+            kernel=arm.kernel,
+            flags=arm.flags,
+            device_sm_count=device_sm_count,
+        )
+
+    case = job.case
+    if job.reference is not None:
+        case = replace(case, num_splits=plan(case, job.reference).plan.num_splits)
+    return [plan(case, arm) for arm in job.arms]
 
 
 def find_bench_arch() -> Arch:
@@ -219,7 +172,7 @@ def describe_environment(root: Path, request: BenchRequest, library: Library, fa
         stamp=read_stamp(root),
         compiler=library.manifest.compiler,
         profile=request.profile,
-        flags=tuple(sorted(library.manifest.flags.items())),
+        flags=tuple(sorted({**library.manifest.flags, **request.flags}.items())),
         library_digest=library.manifest.digest,
     )
 

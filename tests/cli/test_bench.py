@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from sparkctl.arch import Arch
+from sparkctl.bench.ab import Bits, Comparison
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.facts import DeviceFacts
 from sparkctl.bench.record import result_path
 from sparkctl.bench.results import Ceiling, PeerResult, Row, Sample, Series, Stamp
 from sparkctl.bench.traffic import decode_traffic
+from sparkctl.build.outputs import runtime_flags_of
 from sparkctl.cli.app import main
 from sparkctl.ops.call import DecodeCall
+from sparkctl.registry import Registry
 from sparkctl.runtime import BuiltVariant, Library, Manifest
 from sparkctl.workflows import bench as workflow
 
@@ -51,10 +55,23 @@ class FakeSession:
     def __init__(self, tweak: Callable[[Row], Row] | None = None) -> None:
         self.tweak = tweak or (lambda row: row)
         self.asked: list[tuple[DecodeCase, str, int]] = []
+        self.bits = Bits(0, 4096, 0.0)
 
     def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> tuple[Row, ...]:
         self.asked += [(case, call.plan.variant, call.plan.num_splits) for call in calls]
         return tuple(self.tweak(self.row(case, call)) for call in calls)
+
+    def compare(
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+    ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
+        self.asked += [(case, call.plan.variant, call.plan.num_splits) for _, call in arms]
+        rows = [replace(self.row(case, call), arm=label, peers=()) for label, call in arms]
+        rows = [
+            replace(row, series=series(row.series.median_us * 1.1**behind), variant=row.variant)
+            for row, behind in zip(rows, range(len(rows) - 1, -1, -1), strict=True)
+        ]
+        tweaked = tuple(self.tweak(row) for row in rows)
+        return tweaked, tuple(Comparison(tweaked[0], row, self.bits) for row in tweaked[1:])
 
     def row(self, case: DecodeCase, call: DecodeCall) -> Row:
         traffic = decode_traffic(case)
@@ -83,7 +100,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     fake = FakeSession()
 
     def open_fake(
-        registry: object, request: object, plan: workflow.BenchPlan, arch: object, progress: object
+        registry: Registry, request: object, plan: workflow.BenchPlan, arch: Arch, progress: object
     ) -> object:
         built = tuple(
             BuiltVariant(
@@ -100,7 +117,8 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
             )
             for v in plan.variants
         )
-        manifest = Manifest("libsparkctl.so", "cuda", "sm_90", "release", {}, "d1", "nvcc 13.0.88", built)
+        flags = runtime_flags_of(registry, arch, "release")
+        manifest = Manifest("libsparkctl.so", "cuda", "sm_90", "release", {}, "d1", "nvcc 13.0.88", built, flags)
         return Library(Path("build"), manifest, None, {v.name: i for i, v in enumerate(built)}), fake
 
     monkeypatch.setattr(workflow, "find_bench_arch", lambda: Arch(9, 0))
@@ -351,6 +369,284 @@ def test_without_a_device_it_says_so_and_names_the_estimate(
     )
 
 
+AB = """\
+attn_decode_split_kv_mma: stages=2 against stages=1, bf16, d128, 32/8 heads,
+cold L2; case: batch × kv_len
+         stages=1  stages=2
+case           µs        µs  ratio     interval  verdict  splits  outputs
+1 × 16k     16.78     15.26  1.100  1.100–1.100   faster      16  bits equal
+8 × 16k     134.3     122.0  1.100  1.100–1.100   faster       2  bits equal
+geometric mean of 2 ratios: 1.100, from 1.100 to 1.100; 2 faster; all bits equal
+
+ratio: the time of stages=1 over the other's, round by round: above 1 the other
+is faster. interval: of the ratio's median, at 99.5%. faster, slower: all of it
+is more than 0.5% from 1; same: within 2%.
+"""
+
+AB_REPEAT = """\
+repeat    sparkctl bench attn_decode_split_kv_mma --seq 16k --batch 1,8 --heads
+          32/8 --head-dim 128 --dtype bf16 --l2 cold --peers none --budget 3
+          --profile release --ab stages=1,2"""
+
+
+def test_arms_of_an_axis_are_held_against_each_other(
+    session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, "attn_decode_split_kv_mma", "--seq", "16k", "--ab", "stages=1,2")
+    assert code == 0
+    assert out == AB + FACT_LINES + AB_REPEAT
+    assert err.startswith("[1/2] 1 × 16k")
+    assert session.asked[:2] == [
+        (session.asked[0][0], "attn_decode_split_kv_mma.bf16.d128.s1", 16),
+        (session.asked[0][0], "attn_decode_split_kv_mma.bf16.d128", 16),
+    ]
+
+
+AB_OTHER_WAY = """\
+attn_paged_decode_split_kv_mma: stages=1 against stages=2, bf16, 32/8 heads,
+pages of 16, cold L2; case: batch × kv_len
+              stages=2  stages=1
+case                µs        µs  ratio     interval  verdict  splits  outputs
+1 × 4k, d64       2.10      1.91  1.100  1.100–1.100   faster      16  12 differ
+1 × 4k, d128      4.20      3.82  1.100  1.100–1.100   faster      16  12 differ
+geometric mean of 2 ratios: 1.100, from 1.100 to 1.100; 2 faster; bits differ in
+2 of 2 cases, by up to 0.0039
+
+ratio: the time of stages=2 over the other's,"""
+
+
+def test_the_first_value_is_the_base_and_outputs_that_differ_say_by_how_much(
+    session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.bits = Bits(12, 4096, 0.00390625)
+    args = ("--ab", "stages=2,1", "--seq", "4k", "--batch", "1", "--page-size", "16", "--head-dim", "64,128")
+    code, out, _ = run(capsys, *args)
+    assert code == 0
+    assert out.startswith(AB_OTHER_WAY)
+    assert [(case.head_dim, case.page_size, splits) for case, _, splits in session.asked] == [
+        (dim, 16, splits) for dim, splits in ((64, 16), (64, 16), (128, 16), (128, 16))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base_us", "other_us", "verdict"),
+    [(10.0, 10.01, "same"), (10.0, 9.0, "faster"), (10.0, 10.3, "slower"), (10.0, 9.96, "same")],
+)
+def test_the_verdict_is_of_the_later_arm(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], base_us: float, other_us: float, verdict: str
+) -> None:
+    session.tweak = lambda row: replace(row, series=series(base_us if row.arm == "stages=1" else other_us))
+    _, out, _ = run(capsys, "--seq", "16k", "--batch", "1", "--ab", "stages=1,2", "--csv")
+    header, line = csv.reader(out.splitlines())
+    assert dict(zip(header, line, strict=True))["verdict"] == verdict
+
+
+def test_each_later_value_has_a_table_of_its_own(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--seq", "16k", "--batch", "1", "--head-dim", "64", "--ab", "stages=4,2,1")
+    headings = [line for line in out.splitlines() if " against " in line]
+    assert [line.partition(",")[0] for line in headings] == [
+        "attn_decode_split_kv_mma: stages=2 against stages=4",
+        "attn_decode_split_kv_mma: stages=1 against stages=4",
+    ]
+    assert len({splits for _, _, splits in session.asked}) == 1  # those of the operator's own choice
+
+
+def test_numbers_of_splits_are_arms_too_and_auto_is_the_planners(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "--seq", "16k", "--batch", "1", "--ab", "num_splits=auto,4,64")
+    assert [splits for _, _, splits in session.asked] == [16, 4, 64]
+    assert "num_splits=64 against num_splits=auto" in out
+    named = ("--variant", "attn_decode_split_kv.bf16.d128")
+    run(capsys, "--seq", "16k", "--batch", "1", "--ab", "num_splits=2,4", *named)
+    assert [asked[1:] for asked in session.asked[3:]] == [("attn_decode_split_kv.bf16.d128", n) for n in (2, 4)]
+
+
+def test_a_comparison_as_json_has_both_arms_samples_and_the_means(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "ab.json"
+    args = ("--seq", "4k,16k", "--batch", "1", "--ab", "stages=1,2", "--json", "--save", str(target))
+    code, out, _ = run(capsys, *args)
+    assert code == 0
+    record = json.loads(out)
+    assert [(row["arm"], len(row["time"]["samples_us"])) for row in record["rows"]] == [
+        ("stages=1", 20),
+        ("stages=2", 20),
+    ] * 2
+    ab = record["ab"]
+    assert (ab["name"], ab["values"], ab["confidence"]) == ("stages", ["1", "2"], 0.995)
+    (mean,) = ab["means"]
+    assert (mean["arm"], mean["against"], mean["cases"]) == ("stages=2", "stages=1", 2)
+    assert mean["geometric_mean"] == pytest.approx(1.1)
+    first = ab["comparisons"][0]
+    assert (first["verdict"], first["rounds"], first["bits"]["equal"]) == ("faster", 20, True)
+    assert first["low"] <= first["ratio"] <= first["high"]
+    assert json.loads(target.read_text())["ab"] == ab
+
+
+def test_a_comparison_as_csv_and_markdown(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("--seq", "16k", "--page-size", "64", "--ab", "stages=1,2")
+    _, out, _ = run(capsys, *args, "--csv")
+    header, *lines = csv.reader(out.splitlines())
+    assert [len(line) for line in lines] == [len(header)] * 2
+    first = dict(zip(header, lines[0], strict=True))
+    assert (first["page_size"], first["base"], first["arm"], first["verdict"]) == (
+        "64",
+        "stages=1",
+        "stages=2",
+        "faster",
+    )
+    assert float(first["ratio"]) == pytest.approx(1.1)
+    _, out, _ = run(capsys, *args, "--markdown")
+    lines = out.splitlines()
+    assert lines[0].startswith("attn_paged_decode_split_kv_mma: stages=2 against stages=1, bf16, d128, 32/8 heads,")
+    assert lines[2].startswith("| case | stages=1 µs | stages=2 µs | noise % |")
+    assert lines[4].startswith("| 1 × 16k | 16.78 | 15.26 | 0.2 0.2 | 96 | 20 | 1.100 |")
+    assert lines[7] == "geometric mean of 2 ratios: 1.100, from 1.100 to 1.100; 2 faster; all bits equal"
+    assert lines[-1].startswith("- repeat: `sparkctl bench --seq 16k")
+
+
+def test_arms_have_no_peers_unless_they_are_asked_for(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("--seq", "16k", "--batch", "1", "--ab", "stages=1,2")
+    assert "--peers none" in run(capsys, *args)[1]
+    assert "--peers sdpa" in run(capsys, *args, "--peers", "sdpa")[1]
+
+
+PAGED = """\
+attn_paged_decode_split_kv_mma.bf16.d128, 32/8 heads, cold L2; case: batch ×
+kv_len
+                   time  noise           % of  % of          eager   SDPA   SDPA
+case                 µs      %  TB/s  ceiling  peak  splits     µs  cuDNN  flash
+1 × 16k, page 1   15.27    0.2  4.40       96    92      16  20.27      –      –
+1 × 16k, page 16  15.26    0.2  4.40       96    92      16  20.26      –      –
+
+SDPA cuDNN did not run: not applicable, it takes no page table
+SDPA flash did not run: not applicable, it takes no page table
+"""
+
+
+def test_pages_of_several_sizes_are_rows_and_sdpa_is_not_applicable(
+    session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "not applicable, it takes no page table"
+    session.tweak = lambda row: replace(row, peers=tuple(PeerResult(p.name, None, reason) for p in row.peers))
+    code, out, err = run(capsys, "--seq", "16k", "--batch", "1", "--page-size", "1,16")
+    assert code == 0
+    assert out.startswith(PAGED + "device")
+    assert "--page-size 1,16" in out
+    assert err == "[1/2] 1 × 16k, 32/8, d128, bf16, pages of 1\n[2/2] 1 × 16k, 32/8, d128, bf16, pages of 16\n"
+
+
+def test_contiguous_and_paged_rows_stand_in_one_run(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "--seq", "16k", "--batch", "1", "--page-size", "none,1,64")
+    assert [(case.page_size, variant.partition(".")[0]) for case, variant, _ in session.asked] == [
+        (None, "attn_decode_split_kv_mma"),
+        (1, "attn_paged_decode_split_kv_mma"),
+        (64, "attn_paged_decode_split_kv_mma"),
+    ]
+
+
+def test_a_kernel_that_takes_pages_only_gets_them_without_being_asked(
+    session: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, "attn_*decode_split_kv", "--seq", "4k", "--batch", "1")
+    assert [(case.page_size, variant) for case, variant, _ in session.asked] == [
+        (None, "attn_decode_split_kv.bf16.d128"),
+        (16, "attn_paged_decode_split_kv.bf16.d128"),
+    ]
+    assert "attn_paged_decode_split_kv.bf16.d128, 32/8 heads, pages of 16, cold L2" in out
+
+
+def test_the_page_size_is_in_json_and_csv(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("--seq", "4k", "--batch", "1", "--page-size", "none,16")
+    rows = json.loads(run(capsys, *args, "--json")[1])["rows"]
+    assert [row["case"]["page_size"] for row in rows] == [None, 16]
+    assert rows[1]["bytes"] - rows[0]["bytes"] == 4 * (256 + 1)
+    header, *lines = csv.reader(run(capsys, *args, "--csv")[1].splitlines())
+    assert [line[header.index("page_size")] for line in lines] == ["", "16"]
+
+
+FAPIPE = """
+  FAPIPE:
+    kind: runtime
+    type: bool
+    default: 1
+    affects: [attn_decode_split_kv_mma]
+    doc: Two stages or one.
+"""
+
+
+@pytest.fixture
+def switched(session: FakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSession:
+    """A project like this one in which a flag that is read at each call chooses the stages."""
+    text = (ROOT / "flags.yaml").read_text(encoding="utf-8")
+    (tmp_path / "flags.yaml").write_text(text.replace("\nkernels:\n", f"{FAPIPE}\nkernels:\n", 1), encoding="utf-8")
+    shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
+    monkeypatch.chdir(tmp_path)
+    return session
+
+
+def test_a_run_time_flag_is_varied_by_the_call_whatever_the_environment_says(
+    switched: FakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARKCTL_FLAG_FAPIPE", "0")
+    code, out, _ = run(capsys, "--seq", "16k", "--batch", "1", "--ab", "FAPIPE=off,1")
+    assert code == 0
+    assert [variant.rpartition(".")[2] for _, variant, _ in switched.asked] == ["s1", "d128"]
+    assert out.startswith("attn_decode_split_kv_mma: FAPIPE=1 against FAPIPE=0, bf16, d128,")
+
+
+@pytest.mark.parametrize(("by", "stages"), [("default", "d128"), ("environment", "s1"), ("option", "s1")])
+def test_without_a_comparison_the_operator_heeds_the_flag_from_every_source(
+    switched: FakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, by: str, stages: str
+) -> None:
+    if by == "environment":
+        monkeypatch.setenv("SPARKCTL_FLAG_FAPIPE", "0")
+    if by == "option":
+        monkeypatch.setenv("SPARKCTL_FLAG_FAPIPE", "1")
+    args = ["--set", "FAPIPE=0"] if by == "option" else []
+    _, out, _ = run(capsys, "--seq", "16k", "--batch", "1", *args)
+    assert [variant.rpartition(".")[2] for _, variant, _ in switched.asked] == [stages]
+    assert (", FAPIPE=0" in out) == (stages == "s1")
+    assert ("--set FAPIPE=0" in out) == (stages == "s1")
+
+
+def test_a_set_flag_narrows_the_variants_of_a_kernel_that_is_named(
+    switched: FakeSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "attn_decode_split_kv_mma", "--seq", "16k", "--batch", "1", "--set", "FAPIPE=0")
+    assert [variant for _, variant, _ in switched.asked] == ["attn_decode_split_kv_mma.bf16.d128.s1"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "hint"),
+    [
+        (["--ab", "FAPIPE=0,2"], "flag FAPIPE: '2' is not accepted", "0, 1"),
+        (["--ab", "FAPIPE=0,off"], "--ab FAPIPE=0,off: 0 is written twice", ""),
+        (["--ab", "FAPIP=0,1"], "--ab FAPIP: no axis and no run-time flag", "did you mean 'FAPIPE'?"),
+        (["--ab", "FAPIPE=0,1", "--set", "FAPIPE=1"], "--set FAPIPE=1 fixes what it varies", "leave out"),
+        (["--ab", "stages=1,2", "--set", "FAPIPE=1"], "--set FAPIPE=1 fixes what it varies", "leave out"),
+        (["--ab", "FAPIPE=0,1", "--where", "stages=2"], "--where stages=2 fixes what it varies", "leave out"),
+        (
+            ["--ab", "FAPIPE=0,1", "--variant", "attn_decode_split_kv_mma.bf16.d128"],
+            "the variant attn_decode_split_kv_mma.bf16.d128 fixes what it varies",
+            "leave out",
+        ),
+        (["--ab", "FAPIPE=0,1", "attn_decode_split_kv"], "it does not reach attn_decode_split_kv", "split_kv_mma"),
+        (["attn_decode_split_kv_mma", "--where", "stages=2", "--set", "FAPIPE=0"], "FAPIPE=0 leaves no variant", ""),
+    ],
+)
+def test_a_wrong_use_of_a_run_time_flag_says_what_is_wrong(
+    switched: FakeSession, capsys: pytest.CaptureFixture[str], args: list[str], message: str, hint: str
+) -> None:
+    code, out, err = run(capsys, *args)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert hint in err
+    assert switched.asked == []
+
+
 @pytest.mark.parametrize(
     ("args", "message", "hint"),
     [
@@ -362,13 +658,57 @@ def test_without_a_device_it_says_so_and_names_the_estimate(
         (["--peers", "spda"], "unknown peer 'spda'", "did you mean 'sdpa'?"),
         (["--head-dim", "100"], "axis head_dim: unknown value '100'", "known: 32, 64, 96, 128, 192, 256"),
         (["attn_decode_split_mma"], "unknown kernel 'attn_decode_split_mma'", "did you mean"),
-        (["attn_combine"], "bench has no cases for attn_combine", "family decode"),
+        (["attn_combine"], "bench has no cases for attn_combine", "it measures attn_decode_split_kv_mma,"),
         (["--where", "head_dim=64"], "--where head_dim", "--head-dim"),
         (["--where", "stage=2"], "unknown axis 'stage'", "did you mean 'stages'?"),
         (["--heads", "128/1"], "no decode kernel accepts it", "attn_decode_split_kv takes group 1..64, not 128"),
         (["--seq", "1025m"], "no decode kernel accepts it", "takes kv_len 0..1073741824, not 1074790400"),
         (["--batch", "65536"], "batch is at most 65535", ""),
         (["--json", "--csv"], "exclude each other", ""),
+        (["--page-size", "0"], "--page-size: '0' is less than 1", "keys of a page"),
+        (["--page-size", "16q"], "--page-size: '16q' is not a size", "keys of a page"),
+        (["--page-size", ","], "--page-size is empty", ""),
+        (["--page-size", "2m"], "no decode kernel accepts it", "takes page_size 1..1048576, not 2097152"),
+        (
+            ["attn_decode_split_kv", "--page-size", "16"],
+            "--page-size: attn_decode_split_kv takes contiguous K and V only",
+            "attn_paged_decode_split_kv_mma",
+        ),
+        (
+            ["attn_decode_split_kv", "attn_paged_decode_split_kv", "--page-size", "16"],
+            "--page-size: attn_decode_split_kv takes contiguous K and V only",
+            "leave out --page-size",
+        ),
+        (["attn_decode_split_kv", "--page-size", "none,16"], "attn_decode_split_kv takes contiguous K and V only", ""),
+        (["attn_paged_decode_split_kv", "--page-size", "none"], "takes K and V in pages only", "attn_decode_split_kv"),
+        (["--where", "paged=1"], "--where paged=", "--page-size"),
+        (["--ab", "stages"], "--ab stages: no values", "--ab stages=1,2"),
+        (["--ab", "=1,2"], "--ab =1,2: no values", "--ab stages=1,2"),
+        (["--ab", "stages=,"], "--ab stages=,: no values", ""),
+        (["--ab", "stages=1"], "--ab stages=1: one value has nothing to be held against", ""),
+        (["--ab", "stages=1,1"], "--ab stages=1,1: 1 is written twice", ""),
+        (["--ab", "num_splits=2,02"], "2 is written twice", ""),
+        (["--ab", "stages=1,3"], "--ab stages: unknown value '3'", "known: 1, 2, 4"),
+        (["--ab", "stage=1,2"], "--ab stage: no axis and no run-time flag", "did you mean 'stages'?"),
+        (
+            ["--ab", "nonsense=1,2"],
+            "--ab nonsense: no axis and no run-time flag",
+            "known: stages, block_kv, num_splits",
+        ),
+        (["--ab", "min_blocks=1,2"], "a flag of kind define is compiled in", "--set min_blocks=B --save b"),
+        (["--ab", "page_size=1,64"], "--ab page_size: it makes up a case", "--page-size takes a list"),
+        (["--ab", "num_splits=0,1"], "--ab num_splits: '0' is not accepted", "1 to 65535, or auto"),
+        (["--ab", "num_splits=1,2", "--num-splits", "3"], "--num-splits fixes what it varies", "leave out"),
+        (["--ab", "stages=1,2", "--where", "stages=2"], "--where stages=2 fixes what it varies", "leave out"),
+        (
+            ["--ab", "stages=1,2", "--variant", "attn_decode_split_kv_mma.bf16.d128"],
+            "the variant attn_decode_split_kv_mma.bf16.d128 fixes what it varies",
+            "leave out",
+        ),
+        (["--ab", "stages=1,2", "attn_decode_split_kv"], "it does not reach attn_decode_split_kv", "split_kv_mma"),
+        (["--ab", "stages=1,4", "--head-dim", "256"], "no variant beside", "stages of its neighbours: 1, 2"),
+        (["--ab", "block_kv=32,64"], "no variant beside attn_decode_split_kv_mma.bf16.d128 has block_kv=32", "64"),
+        (["--estimate", "H200", "--ab", "stages=1,2"], "--estimate takes no --ab:", ""),
         (["--save", "a/b"], "--save a/b: not a name", ".json"),
         (["--qo-len", "0"], "qo-len", ""),
         (["--estimate", "h300"], "unknown GPU 'h300'", "did you mean 'H200'?"),
@@ -417,6 +757,14 @@ def test_floor_times_need_no_device_and_no_project(
     code, out, err = run(capsys, "--estimate", "h200")
     assert (code, err) == (0, "")
     assert out == ESTIMATE
+
+
+def test_floor_times_over_pages_count_their_tables(narrow: None, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("--estimate", "h200", "--seq", "4k", "--batch", "1", "--page-size", "1,16")
+    _, out, _ = run(capsys, *args)
+    assert "bytes: K, V, q, out and page tables once each." in " ".join(out.split())
+    rows = json.loads(run(capsys, *args, "--json")[1])["rows"]
+    assert [row["bytes"] - 16_793_600 for row in rows] == [4 * 4097, 4 * 257]
 
 
 def test_floor_times_as_json_say_their_source(capsys: pytest.CaptureFixture[str]) -> None:

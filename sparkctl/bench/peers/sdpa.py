@@ -21,7 +21,7 @@ BACKENDS = {"SDPA cuDNN": "CUDNN_ATTENTION", "SDPA flash": "FLASH_ATTENTION"}
 def sdpa_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
     """One arm per backend; each is tried once here, so that what torch says against it is the reason."""
     if case.page_size is not None:
-        return tuple(PeerArm(name, None, "not applicable: it takes no page table") for name in BACKENDS)
+        return tuple(PeerArm(name, None, "not applicable, it takes no page table") for name in BACKENDS)
     if case.causal and case.qo_len > 1:
         reason = "its causal mask is aligned to the top left, not the bottom right"
         return tuple(PeerArm(name, None, reason) for name in BACKENDS)

@@ -22,7 +22,7 @@ class FakeModule:
         self.tape: list[Callable[[], None]] | None = None
 
     def get_function(self, name: str) -> Any:
-        entry = {"decode": self.decode, "stream_read": self.stream_read}[name]
+        entry = {"decode": self.decode, "paged_decode": self.paged_decode, "stream_read": self.stream_read}[name]
 
         def call(*args: Any) -> None:
             if self.tape is None:
@@ -40,6 +40,14 @@ class FakeModule:
         heads = (tensor.transpose(1, 2).float() for tensor in (q, k, v))
         result = torch.nn.functional.scaled_dot_product_attention(*heads, scale=scale, enable_gqa=True)
         out.copy_(result.transpose(1, 2))
+
+    def paged_decode(
+        self, variant: int, combine: int, q: Any, k: Any, v: Any, table: Any, lens: Any, *rest: Any
+    ) -> None:
+        """Gathers the pages and decodes."""
+        length = int(lens[0])
+        k, v = (pages[table.long()].flatten(1, 2)[:, :length] for pages in (k, v))
+        self.decode(variant, combine, q, k, v, None, *rest)
 
     def stream_read(self, index: int, raw: Any, checksum: Any) -> None:
         checksum.zero_()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sparkctl.bench import session as session_module
+from sparkctl.bench.ab import Comparison
 from sparkctl.bench.arms import plan_case
 from sparkctl.bench.axes import DecodeCase, Heads
 from sparkctl.bench.buffers import Slots
@@ -97,6 +98,9 @@ def cuda(library: Library, monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     return fake
 
 
+PAGED = DecodeCase(batch=2, kv_len=200, heads=Heads(8, 2), head_dim=64, page_size=16)
+
+
 def make_peer(library: Library, error: float) -> Callable[[DecodeCase, Slots], tuple[PeerArm, ...]]:
     """Our own decode with `error` added, and an arm that cannot run."""
 
@@ -115,23 +119,26 @@ def make_peer(library: Library, error: float) -> Callable[[DecodeCase, Slots], t
     return arms
 
 
-def measure(library: Library, monkeypatch: pytest.MonkeyPatch, *, peer_error: float = 0.0) -> tuple[Row, ...]:
-    monkeypatch.setitem(PEERS, "fake", make_peer(library, peer_error))
-    session = CudaSession(
+def open_fake(library: Library, *peers: str) -> CudaSession:
+    return CudaSession(
         library,
         device="cpu",
         facts=FACTS,
         clocks=ClockReader("none"),
-        peers=("fake",),
+        peers=peers,
         verify=verify_outputs,
         budget_s=0.0,
         rule=StopRule(min_samples=2, max_samples=3),
     )
+
+
+def measure(library: Library, monkeypatch: pytest.MonkeyPatch, *, peer_error: float = 0.0) -> tuple[Row, ...]:
+    monkeypatch.setitem(PEERS, "fake", make_peer(library, peer_error))
     calls = [
         plan_case(library, CASE, variant=f"attn_decode_split_kv_mma.bf16.d64{suffix}", device_sm_count=132)
         for suffix in ("", ".s4")
     ]
-    return session.measure(CASE, calls)
+    return open_fake(library, "fake").measure(CASE, calls)
 
 
 def test_a_case_gives_a_row_per_variant_with_all_that_belongs_to_it(
@@ -190,3 +197,66 @@ def test_a_wrong_peer_is_a_reason_and_not_a_failure(
     row = measure(library, monkeypatch, peer_error=0.5)[0]
     assert row.peers[0].series is None
     assert str(row.peers[0].reason).startswith("wrong output: sequence")
+
+
+def test_a_paged_case_is_measured_through_the_paged_entry_and_sdpa_is_not_applicable(
+    library: Library, cuda: FakeCuda
+) -> None:
+    call = plan_case(library, PAGED, variant=None, device_sm_count=132)
+    (row,) = open_fake(library, "sdpa").measure(PAGED, [call])
+    assert (row.kernel, row.case) == ("attn_paged_decode_split_kv_mma", PAGED)
+    assert row.ceiling.bytes - row.traffic.bytes < 256
+    assert [(peer.series, peer.reason) for peer in row.peers] == [(None, "not applicable, it takes no page table")] * 2
+
+
+def compare(library: Library, case: DecodeCase = CASE) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
+    prefix = "attn_paged_decode_split_kv_mma" if case.page_size else "attn_decode_split_kv_mma"
+    calls = [
+        plan_case(library, case, variant=f"{prefix}.bf16.d64{suffix}", device_sm_count=132) for suffix in (".s1", "")
+    ]
+    return open_fake(library).compare(case, list(zip(("stages=1", "stages=2"), calls, strict=True)))
+
+
+@pytest.mark.parametrize("case", [CASE, PAGED])
+def test_arms_are_sampled_in_the_same_rounds_into_outputs_of_their_own(
+    library: Library, cuda: FakeCuda, case: DecodeCase
+) -> None:
+    rows, (found,) = compare(library, case)
+    assert [(row.arm, row.variant.rpartition(".")[2]) for row in rows] == [("stages=1", "s1"), ("stages=2", "d64")]
+    assert (found.base, found.other) == rows
+    assert found.bits.equal
+    assert found.bits.total == rows[0].slots * 2 * 8 * 64
+    assert len(found.ratios) == len(rows[0].series.samples) == len(rows[1].series.samples) == 2
+    assert (found.ratio, found.verdict) == (1.0, "same")
+    assert {row.ceiling.series.median_us for row in rows} == {US_PER_CALL}
+
+
+def test_arms_whose_outputs_differ_say_by_how_much(library: Library, cuda: FakeCuda) -> None:
+    decode = library.module.decode
+    second = library.index["attn_decode_split_kv_mma.bf16.d64"]
+
+    def off_by_an_ulp(*args: Any) -> None:
+        decode(*args)
+        if args[0] == second:
+            one = args[6].view(-1)[:1].view(torch.int16)
+            one.add_(1)
+
+    library.module.decode = off_by_an_ulp
+    rows, (found,) = compare(library)
+    assert (found.bits.differing, found.bits.equal) == (rows[0].slots, False)
+    assert 0 < found.bits.largest < 0.01
+
+
+def test_a_second_arm_that_writes_nothing_is_found_out(library: Library, cuda: FakeCuda) -> None:
+    decode = library.module.decode
+    second = library.index["attn_decode_split_kv_mma.bf16.d64"]
+
+    def lazy(*args: Any) -> None:
+        if args[0] != second or cuda.now_us < 10 * US_PER_CALL:
+            decode(*args)
+        else:
+            cuda.now_us += US_EAGER
+
+    library.module.decode = lazy
+    with pytest.raises(WorkFailed, match=r"stages=2 on .*: NaN in 3 of 3 outputs of timed calls"):
+        compare(library)

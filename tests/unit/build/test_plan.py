@@ -113,8 +113,8 @@ def test_a_flag_that_is_read_at_each_call_changes_no_folder_and_no_command(regis
     before, after = plan(registry), plan(with_flag, environ={"SPARKCTL_FLAG_FAPIPE": "0"})
     assert before.folder == after.folder
     assert [edge.argv for edge in before.edges] == [edge.argv for edge in after.edges]
-    assert (runtime_flags_of(before), after.sets) == ((), {})
-    (flag,) = runtime_flags_of(after)
+    assert (runtime_flags_of(registry, SM_90, "release"), after.sets) == ((), {})
+    (flag,) = runtime_flags_of(with_flag, SM_90, "release")
     assert flag.kernels == {"attn_decode_split_kv": "1", "attn_decode_split_kv_mma": "1"}
     assert contents_digest(before, {}) != contents_digest(after, {})
 
