@@ -12,7 +12,17 @@ from sparkctl.ops.devices import EMULATED_SM_COUNT, default_library, sm_count
 from sparkctl.ops.fallback import say_once
 from sparkctl.ops.flags import FlagSettings, FlagValue, allowed_by_flags, describe_flags, runtime_flags
 from sparkctl.ops.options import AttentionOptions
-from sparkctl.ops.plan import KERNEL_PREFERENCE, DecodePlan, DecodeShape, accepted, choose_variant, plan_decode, serves
+from sparkctl.ops.plan import (
+    KERNEL_PREFERENCE,
+    DecodePlan,
+    DecodeShape,
+    accepted,
+    choice_reason,
+    choose_variant,
+    family_of,
+    plan_decode,
+    serves,
+)
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 from sparkctl.runtime import BuiltVariant, Library
 
@@ -97,7 +107,7 @@ def plan_call(
     else:
         chosen = library.variant(variant)
         if not serves(chosen, family):
-            raise ValueError(f"variant is {variant}, of family {chosen.family}, accepted is one of family {family}")
+            raise ValueError(f"variant is {variant}, of family {family_of(chosen)}, accepted is one of family {family}")
         if kernel not in ("auto", chosen.kernel):
             raise ValueError(f"variant is {variant}, which is not a variant of the kernel {kernel} that is asked for")
         if not accepted(chosen, shape):
@@ -107,7 +117,9 @@ def plan_call(
     combine = combine_variant(library, shape.dtype, shape.head_dim)
     plan = plan_decode(shape, chosen, combine, sm_count=device_sm_count, num_splits=num_splits)
     if variant is None:
-        plan = replace(plan, reason=plan.reason + describe_flags(chosen.kernel, settings))
+        why = choice_reason(chosen, shape, family) if kernel == "auto" else ""
+        reason = "; ".join(filter(None, (plan.reason, why))) + describe_flags(chosen.kernel, settings)
+        plan = replace(plan, reason=reason)
     return DecodeCall(library, plan)
 
 

@@ -7,18 +7,28 @@ from dataclasses import dataclass
 
 from sparkctl.runtime.manifest import BuiltVariant
 
-# Rows of query that one CTA takes, per kernel: the M of m16n8k16, and the warps of the CUDA-core kernel.
+# Rows of query that one CTA takes, per kernel: the M of m16n8k16, and the warps of the CUDA-core kernels.
 ROWS_PER_CTA = {
     "attn_decode_split_kv_mma": 16,
     "attn_decode_split_kv": 8,
     "attn_paged_decode_split_kv_mma": 16,
     "attn_paged_decode_split_kv": 8,
+    "fa_split_gqa": 8,
 }
-TILE_WITHOUT_AXIS = 32  # keys of a tile where block_kv is no axis: one per lane
+TILE_AXES = ("block_kv", "tile")  # whichever a kernel has: the keys of its tile
+TILE_WITHOUT_AXIS = 32  # keys of a tile where neither is an axis: one per lane
+# Tensor cores first; of the CUDA-core kernels the first is for long-context GQA alone, see kernel_order.
 KERNEL_PREFERENCE = {
-    "decode": ("attn_decode_split_kv_mma", "attn_decode_split_kv"),
-    "paged_decode": ("attn_paged_decode_split_kv_mma", "attn_paged_decode_split_kv"),
+    "decode": ("attn_decode_split_kv_mma", "fa_split_gqa", "attn_decode_split_kv"),
+    "paged_decode": ("attn_paged_decode_split_kv_mma", "fa_split_gqa", "attn_paged_decode_split_kv"),
 }
+
+# Where fa_split_gqa is the CUDA-core kernel: from two query heads a kv head on its warps share the tile that they wait
+# for, and from this length on every split has several tiles, so that there is one to load while another is reduced.
+GQA_KERNEL = "fa_split_gqa"
+GQA_LEAST_GROUP = 2
+GQA_LEAST_KV_LEN = 1024
+GQA_TILE = 14  # the tile that the planner takes; others are chosen by name
 
 # Bytes of K and V tiles that keep an SM's share of the memory busy: more CTAs than hold this much only add to the
 # merge. H200 sweep, docs/kernels/decode.md.
@@ -77,9 +87,14 @@ def serves(variant: BuiltVariant, operator: str) -> bool:
     return variant.kernel in KERNEL_PREFERENCE[operator] and bool(variant.values.get("paged", paged)) == paged
 
 
+def family_of(variant: BuiltVariant) -> str:
+    """The operator that a variant serves; where none does, the family that the registry puts it in."""
+    return next((operator for operator in KERNEL_PREFERENCE if serves(variant, operator)), variant.family)
+
+
 def tile_size(variant: BuiltVariant) -> int:
     """Keys that a CTA takes at a time."""
-    return int(variant.values.get("block_kv", TILE_WITHOUT_AXIS))
+    return next((int(variant.values[axis]) for axis in TILE_AXES if axis in variant.values), TILE_WITHOUT_AXIS)
 
 
 def passes_for(kernel: str, shape: DecodeShape) -> int:
@@ -99,14 +114,27 @@ def accepted(variant: BuiltVariant, shape: DecodeShape) -> bool:
     return True
 
 
+def is_long_gqa(shape: DecodeShape) -> bool:
+    """Whether a shape is on the long-context GQA path: query heads share kv heads, over many keys."""
+    return shape.group >= GQA_LEAST_GROUP and shape.kv_len >= GQA_LEAST_KV_LEN
+
+
+def kernel_order(operator: str, shape: DecodeShape) -> tuple[str, ...]:
+    """The operator's kernels, best first: tensor cores; then fa_split_gqa for long-context GQA, last for the rest."""
+    kernels = KERNEL_PREFERENCE[operator]
+    if is_long_gqa(shape):
+        return kernels
+    return (*(name for name in kernels if name != GQA_KERNEL), GQA_KERNEL)
+
+
 def choose_variant(
     variants: Sequence[BuiltVariant], shape: DecodeShape, *, family: str = "decode", kernel: str = "auto"
 ) -> BuiltVariant | None:
-    """The variant for a shape: tensor cores before CUDA cores, a ring of BYTES_IN_FLIGHT_PER_SM and wide tiles first.
+    """The variant for a shape: the first kernel in order of preference that has one, and of it the best.
 
     None when no variant accepts the shape.
     """
-    wanted = KERNEL_PREFERENCE[family] if kernel == "auto" else (kernel,)
+    wanted = kernel_order(family, shape) if kernel == "auto" else (kernel,)
     for name in wanted:
         fitting = [v for v in variants if v.kernel == name and serves(v, family) and accepted(v, shape)]
         if fitting:
@@ -114,7 +142,24 @@ def choose_variant(
     return None
 
 
+def choice_reason(chosen: BuiltVariant, shape: DecodeShape, family: str) -> str:
+    """Why the dispatch rule came to the kernel of `chosen`; empty where it was the first choice of any shape."""
+    before = kernel_order(family, shape)
+    before = before[: before.index(chosen.kernel)]
+    if not before:
+        return ""
+    missing = f"no built variant of {', '.join(before)} accepts the shape"
+    path = f"group {shape.group} over {shape.kv_len} keys"
+    if chosen.kernel != GQA_KERNEL:
+        least = f"{GQA_KERNEL} is for group {GQA_LEAST_GROUP} and {GQA_LEAST_KV_LEN} keys and more"
+        return missing if is_long_gqa(shape) else f"{missing}; {path}: {least}"
+    return f"{missing}; {path}: {'the long-context GQA path' if is_long_gqa(shape) else 'the last that is left'}"
+
+
 def _preference(variant: BuiltVariant) -> tuple[int, int, str]:
+    """A ring of BYTES_IN_FLIGHT_PER_SM and wide tiles first; of fa_split_gqa GQA_TILE and two stages."""
+    if variant.kernel == GQA_KERNEL:
+        return (abs(tile_size(variant) - GQA_TILE), -int(variant.values["stages"]), variant.name)
     return (abs(variant.dynamic_smem_bytes - BYTES_IN_FLIGHT_PER_SM), -tile_size(variant), variant.name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparkctl.errors import UsageError
-from sparkctl.registry.model import Kernel
+from sparkctl.registry.model import Kernel, Variant
 from sparkctl.testing.combine_cases import combine_cases
 from sparkctl.testing.decode_cases import decode_cases
 from sparkctl.testing.merge_cases import merge_cases
@@ -30,10 +30,13 @@ CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
     "attn_decode_split_kv_mma": decode_cases,
     "attn_paged_decode_split_kv": paged_cases,
     "attn_paged_decode_split_kv_mma": paged_cases,
+    "fa_split_gqa": decode_cases,
     "attn_combine": combine_cases,
     "attn_merge_states": merge_cases,
     "stream_read": stream_cases,
 }
+# In place of the above for the variants of a kernel that is compiled for either kind of K and V.
+PAGED_CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {"fa_split_gqa": paged_cases}
 
 
 def kernels_with_cases() -> frozenset[str]:
@@ -41,14 +44,16 @@ def kernels_with_cases() -> frozenset[str]:
     return frozenset(CASES)
 
 
-def cases_for(kernel: Kernel, grid: Grid = "quick") -> tuple[Case, ...]:
-    """The kernel's cases that lie inside what flags.yaml says it accepts. UsageError if it has none."""
+def cases_for(variant: Variant, grid: Grid = "quick") -> tuple[Case, ...]:
+    """The variant's cases that lie inside what flags.yaml says its kernel accepts. UsageError if it has none."""
+    kernel = variant.kernel
     if kernel.name not in CASES:
         raise UsageError(
             f"{kernel.location}: {kernel.name} has no test cases",
             hint="add its cases to sparkctl/testing/cases.py (docs/testing.md)",
         )
-    return tuple(case for case in CASES[kernel.name](grid) if accepted(kernel, case))
+    make = PAGED_CASES[kernel.name] if dict(variant.values).get("paged") else CASES[kernel.name]
+    return tuple(case for case in make(grid) if accepted(kernel, case))
 
 
 def accepted(kernel: Kernel, case: Case) -> bool:

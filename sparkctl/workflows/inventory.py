@@ -65,14 +65,19 @@ def take_inventory(registry: Registry, patterns: Sequence[str] = ()) -> Inventor
         if variants:
             built = [_share(folder, arch, manifest, variants) for folder, arch, manifest in manifests]
             held = tuple(share for share in built if share.variants)
-            entries.append(KernelEntry(kernel, variants, held, _case_ids(kernel)))
+            entries.append(KernelEntry(kernel, variants, held, _case_ids(variants)))
     return Inventory(tuple(entries), tuple(unreadable))
 
 
-def _case_ids(kernel: Kernel) -> dict[Grid, tuple[str, ...]]:
-    if kernel.name not in kernels_with_cases():
+def _case_ids(variants: Sequence[Variant]) -> dict[Grid, tuple[str, ...]]:
+    """Ids of the cases of any of one kernel's variants."""
+    if variants[0].kernel.name not in kernels_with_cases():
         return {}
-    return {grid: tuple(case.id for case in cases_for(kernel, grid)) for grid in GRIDS}
+    differing = {dict(variant.values).get("paged"): variant for variant in variants}.values()
+    return {
+        grid: tuple(dict.fromkeys(case.id for variant in differing for case in cases_for(variant, grid)))
+        for grid in GRIDS
+    }
 
 
 def _read_manifests(build: Path, project: Path) -> tuple[list[tuple[str, Arch, Manifest]], list[str]]:

@@ -111,7 +111,7 @@ def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, 
     tested = [variant for variant in variants if variant.kernel.name in with_cases]
 
     def select(grid: Grid) -> list[Selection]:
-        selections = [Selection(variant, cases_for(variant.kernel, grid)) for variant in tested]
+        selections = [Selection(variant, cases_for(variant, grid)) for variant in tested]
         for narrow in narrowings(registry, options, backend, selections, environ):
             selections = [
                 Selection(s.variant, tuple(case for case in s.cases if narrow(s.variant, case))) for s in selections
@@ -120,7 +120,7 @@ def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, 
 
     larger: Grid = "device" if backend == "cuda" else "full"
     grid: Grid = larger if options.full else "quick"
-    check_groups(options.groups, (case for variant in tested for case in cases_for(variant.kernel, grid)))
+    check_groups(options.groups, (case for variant in tested for case in cases_for(variant, grid)))
     selections = select(grid)
     if not selections:
         in_larger = 0 if options.full else sum(len(selection.cases) for selection in select(larger))
@@ -246,7 +246,7 @@ def nothing_hint(options: SuiteOptions, without_cases: Sequence[str], in_larger:
 def variants_to_build(registry: Registry, plan: SuitePlan) -> list[Variant]:
     """The variants under test, and the combine of the same dtype and head_dim behind each decode."""
     wanted = {selection.variant.name: selection.variant for selection in plan.selections}
-    rows = {(v.value("dtype"), v.value("head_dim")) for v in wanted.values() if v.kernel.family == "decode"}
+    rows = {(v.value("dtype"), v.value("head_dim")) for v in wanted.values() if v.kernel.family.endswith("decode")}
     for kernel in registry.kernels.values():
         if kernel.family == "combine":
             for v in span_variants(kernel):

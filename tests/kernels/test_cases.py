@@ -66,7 +66,7 @@ def failures_of(target: Target, selection: Selection) -> list[str]:
 
 @pytest.mark.parametrize("variant", EMULATED, ids=names(EMULATED))
 def test_the_cases_pass_on_the_emulator(target: Target, variant: Variant) -> None:
-    assert failures_of(target, Selection(variant, cases_for(variant.kernel))) == []
+    assert failures_of(target, Selection(variant, cases_for(variant))) == []
 
 
 def outputs_of(target: Target, variant: Variant, case: DecodeCase) -> list[torch.Tensor]:
@@ -139,4 +139,4 @@ def test_the_cases_pass_on_a_device(kernel: str) -> None:
     wanted = {v.name: v for v in [*variants, *combines]}
     target = Target(load_library(ensure_built(REGISTRY, list(wanted.values()), arch=arch, backend="cuda")), "cuda:0")
     for variant in variants:
-        assert failures_of(target, Selection(variant, cases_for(variant.kernel))) == []
+        assert failures_of(target, Selection(variant, cases_for(variant))) == []

@@ -7,13 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.ops.plan import (
+    GQA_LEAST_KV_LEN,
     DecodeShape,
     busy_ctas,
+    choice_reason,
     choose_variant,
+    family_of,
+    kernel_order,
     normalise_splits,
     passes_for,
     plan_decode,
     plan_splits,
+    serves,
+    tile_size,
 )
 from sparkctl.runtime import BuiltVariant
 
@@ -36,6 +42,11 @@ def mma(head_dim: int) -> list[BuiltVariant]:
 
 MMA = mma(128)
 SCALAR = built("attn_decode_split_kv")
+GQA = [
+    built("fa_split_gqa", smem=512 * stages * tile, stages=stages, tile=tile, paged=0)
+    for stages in (1, 2)
+    for tile in (14, 32)
+]
 
 
 def shape(**changes: int | str) -> DecodeShape:
@@ -63,6 +74,87 @@ def test_tensor_cores_a_ring_of_64_kib_and_the_wide_tile_come_first(head_dim: in
 def test_cuda_cores_are_chosen_where_no_tensor_core_variant_accepts_the_shape() -> None:
     scalar_64 = built("attn_decode_split_kv", head_dim=64)
     assert choose_variant([scalar_64, *MMA], shape(head_dim=64)) == scalar_64
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "kv_len", "kernel"),
+    [
+        (8, 4096, "fa_split_gqa"),
+        (8, 1024, "fa_split_gqa"),
+        (16, 1024, "fa_split_gqa"),  # group 2
+        (8, 1023, "attn_decode_split_kv"),
+        (32, 4096, "attn_decode_split_kv"),  # group 1
+        (8, 0, "attn_decode_split_kv"),
+    ],
+)
+def test_long_context_gqa_takes_fa_split_gqa_where_tensor_cores_do_not_serve(
+    kv_heads: int, kv_len: int, kernel: str
+) -> None:
+    asked = shape(num_kv_heads=kv_heads, kv_len=kv_len)
+    chosen = choose_variant([SCALAR, *GQA], asked)
+    assert chosen is not None
+    assert chosen.kernel == kernel
+    with_tensor_cores = choose_variant([SCALAR, *GQA, *MMA], asked)
+    assert with_tensor_cores is not None
+    assert with_tensor_cores.kernel == "attn_decode_split_kv_mma"
+
+
+def test_the_cuda_core_kernels_stand_in_for_each_other() -> None:
+    assert choose_variant([SCALAR], shape()) == SCALAR
+    left = choose_variant(GQA, shape(kv_len=10))
+    assert left is not None
+    assert left.kernel == "fa_split_gqa"
+
+
+@given(group=st.integers(1, 64), kv_len=st.integers(0, 5000), operator=st.sampled_from(["decode", "paged_decode"]))
+def test_the_order_holds_each_kernel_once_and_tensor_cores_first(group: int, kv_len: int, operator: str) -> None:
+    order = kernel_order(operator, shape(num_qo_heads=group, num_kv_heads=1, kv_len=kv_len))
+    assert order[0].endswith("_mma")
+    assert len(set(order)) == len(order) == 3
+    assert (order[1] == "fa_split_gqa") == (group >= 2 and kv_len >= GQA_LEAST_KV_LEN)
+
+
+def test_of_fa_split_gqa_two_stages_and_the_small_tile_come_first() -> None:
+    chosen = choose_variant(GQA, shape())
+    assert chosen is not None
+    assert (chosen.values["stages"], chosen.values["tile"], tile_size(chosen)) == (2, 14, 14)
+
+
+def test_an_operator_runs_only_the_variants_over_its_kind_of_keys() -> None:
+    contiguous, paged = (built("fa_split_gqa", stages=2, tile=14, paged=n) for n in (0, 1))
+    assert [serves(contiguous, "decode"), serves(contiguous, "paged_decode")] == [True, False]
+    assert [serves(paged, "decode"), serves(paged, "paged_decode")] == [False, True]
+    assert choose_variant([contiguous, paged], shape(page_size=16), family="paged_decode") == paged
+    assert [family_of(contiguous), family_of(paged)] == ["decode", "paged_decode"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "changes", "reason"),
+    [
+        (MMA[0], {}, ""),
+        (
+            built("fa_split_gqa", stages=2, tile=14, paged=0),
+            {},
+            "no built variant of attn_decode_split_kv_mma accepts the shape; "
+            "group 4 over 4096 keys: the long-context GQA path",
+        ),
+        (
+            SCALAR,
+            {"num_kv_heads": 32},
+            "no built variant of attn_decode_split_kv_mma accepts the shape; "
+            "group 1 over 4096 keys: fa_split_gqa is for group 2 and 1024 keys and more",
+        ),
+        (SCALAR, {}, "no built variant of attn_decode_split_kv_mma, fa_split_gqa accepts the shape"),
+        (
+            built("fa_split_gqa", stages=2, tile=14, paged=0),
+            {"kv_len": 5},
+            "no built variant of attn_decode_split_kv_mma, attn_decode_split_kv accepts the shape; "
+            "group 4 over 5 keys: the last that is left",
+        ),
+    ],
+)
+def test_a_plan_says_why_its_kernel_was_chosen(chosen: BuiltVariant, changes: dict[str, int], reason: str) -> None:
+    assert choice_reason(chosen, shape(**changes), "decode") == reason
 
 
 def test_a_forced_kernel_is_the_only_candidate() -> None:

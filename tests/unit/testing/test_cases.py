@@ -6,13 +6,14 @@ from typing import get_args
 import pytest
 
 from sparkctl.errors import UsageError
-from sparkctl.registry import find_project, load_registry
+from sparkctl.registry import find_project, load_registry, select_variants, span_variants
 from sparkctl.registry.model import Range
 from sparkctl.testing import decode_cases
 from sparkctl.testing.cases import CASES, accepted, cases_for, kernels_with_cases
 from sparkctl.testing.combine_cases import PATTERNS, combine_cases
 from sparkctl.testing.model import DecodeCase, MaskKind, case_seed
 from sparkctl.testing.option_cases import OPTION_AXES
+from sparkctl.testing.paged_cases import paged_cases
 
 MASK_KINDS = get_args(MaskKind)
 
@@ -24,8 +25,18 @@ def registry():
 
 def test_every_kernel_of_the_registry_has_cases(registry):
     assert kernels_with_cases() == set(registry.kernels)
-    for kernel in registry.kernels.values():
-        assert cases_for(kernel)
+    for variant in select_variants(registry):
+        assert cases_for(variant)
+
+
+def test_a_kernel_for_both_kinds_of_keys_has_the_cases_of_each(registry):
+    contiguous, paged = (
+        cases_for(select_variants(registry, [f"fa_split_gqa.bf16.d64{suffix}"])[0]) for suffix in ("", ".p1")
+    )
+    assert contiguous == decode_cases.decode_cases("quick")
+    assert paged == paged_cases("quick")
+    assert all(case.page_size is None for case in contiguous)
+    assert all(case.page_size for case in paged)
 
 
 @pytest.mark.parametrize("grid", ["quick", "full", "device"])
@@ -187,7 +198,7 @@ def test_a_case_outside_what_flags_yaml_accepts_is_left_out(registry):
 
     kernel = registry.kernels["attn_decode_split_kv_mma"]
     narrow = dataclasses.replace(kernel, accepts={"group": Range(1, 8), "qo_len": Range(1, 4)})
-    cases = cases_for(narrow)
+    cases = cases_for(span_variants(narrow)[0])
     assert cases
     assert all(case.group <= 8 and case.qo_len <= 4 for case in cases)
     assert not accepted(narrow, DecodeCase((16,), group=9))
@@ -198,4 +209,4 @@ def test_a_kernel_without_cases_is_an_error_that_names_its_line(registry):
 
     unknown = dataclasses.replace(registry.kernels["attn_combine"], name="attn_new")
     with pytest.raises(UsageError, match=r"flags\.yaml:\d+: attn_new has no test cases"):
-        cases_for(unknown)
+        cases_for(span_variants(unknown)[0])
