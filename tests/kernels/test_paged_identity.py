@@ -10,8 +10,15 @@ from sparkctl.build import DEFAULT_ARCH, ensure_built
 from sparkctl.registry import find_project, load_registry, select_variants
 from sparkctl.runtime import Library, load_library
 
-KERNELS = ["attn_decode_*", "attn_paged_decode_*", "attn_combine"]
-CHOSEN = {"head_dim": ["64"], "dtype": ["bf16"], "stages": ["2"]}
+KERNELS = ["attn_decode_*", "attn_paged_decode_*", "fa_split_gqa", "attn_combine"]
+# The variants over contiguous and over paged keys.
+PAIRS = {
+    "split_kv": ("attn_decode_split_kv.bf16.d64", "attn_paged_decode_split_kv.bf16.d64"),
+    "split_kv_mma": ("attn_decode_split_kv_mma.bf16.d64", "attn_paged_decode_split_kv_mma.bf16.d64"),
+    "split_gqa": ("fa_split_gqa.bf16.d64", "fa_split_gqa.bf16.d64.p1"),
+    "split_gqa.s1": ("fa_split_gqa.bf16.d64.s1", "fa_split_gqa.bf16.d64.s1.p1"),
+}
+CHOSEN = {"head_dim": ["64"], "dtype": ["bf16"], "stages": ["1", "2"]}
 LENS = (0, 100, 97)
 
 
@@ -22,7 +29,7 @@ def library() -> Library:
     return load_library(ensure_built(registry, variants, arch=DEFAULT_ARCH, backend="emulator"))
 
 
-@pytest.mark.parametrize("family", ["split_kv", "split_kv_mma"])
+@pytest.mark.parametrize("family", sorted(PAIRS))
 @pytest.mark.parametrize("page_size", [1, 8, 16, 24, 48, 64, 256])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_pages_change_no_bit(library: Library, family: str, page_size: int, shuffled: bool) -> None:
@@ -40,12 +47,8 @@ def test_pages_change_no_bit(library: Library, family: str, page_size: int, shuf
         for part in (space.part_acc, space.part_max, space.part_sum):
             part.fill_(float("nan"))
     options = {"causal": True, "return_lse": True, "library": library}
-    contiguous = ops.decode(
-        q, k, v, kv_lens=kv_lens, variant=f"attn_decode_{family}.bf16.d64", workspace=spaces[0], **options
-    )
-    paged = ops.paged_decode(
-        q, *pages, table, kv_lens, variant=f"attn_paged_decode_{family}.bf16.d64", workspace=spaces[1], **options
-    )
+    contiguous = ops.decode(q, k, v, kv_lens=kv_lens, variant=PAIRS[family][0], workspace=spaces[0], **options)
+    paged = ops.paged_decode(q, *pages, table, kv_lens, variant=PAIRS[family][1], workspace=spaces[1], **options)
     for one, other in zip(contiguous, paged, strict=True):
         assert torch.equal(one, other)
     for name in ("part_acc", "part_max", "part_sum"):
