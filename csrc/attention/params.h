@@ -52,7 +52,7 @@ struct AttentionParams {
   int32_t page_size;    // keys of a page; 0 where contiguous
   int32_t num_pages;    // of k and v; 0 where contiguous
   float scale_log2;     // softmax scale * log2(e)
-  float softcap_log2;   // soft-cap * log2(e); 0: scores are not capped
+  float softcap;        // soft-cap / softmax scale; 0: scores are not capped
   float softcap_scale;  // 2 * log2(e) * softmax scale / soft-cap
   int32_t causal;       // query i, at position kv_len - qo_len + i, sees no key behind its position
   int32_t window;       // query i sees at most this many keys ahead of its position; -1: all

@@ -1,5 +1,5 @@
-// From a raw q . k to the score that the softmax takes: scaled, capped, masked. Everything here is uniform over the
-// launch, and costs a compare where it is off.
+// From a raw q . k to the score that the softmax takes: capped, scaled, masked. Which of it is on is uniform over the
+// launch.
 #pragma once
 
 #include "attention/geometry.h"
@@ -8,17 +8,21 @@
 
 namespace spark {
 
-// The mask's row for one query of one head, one byte a key; nullptr where there is no mask.
+// The mask's row for one query of one head, one byte a key.
 SPARK_DEVICE const uint8_t* mask_row(const AttentionParams& p, int batch, int head, int position) {
-  if (p.mask == nullptr) return nullptr;
   return p.mask + batch * p.mask_stride.batch + head * p.mask_stride.head + position * p.mask_stride.row;
 }
 
-// The score in the log2 domain, of scale * q . k or of its soft-capped value cap * tanh(scale * q . k / cap).
-// tanh(x) is formed as 1 - 2 / (1 + exp(2x)), whose error stays at fp32's: under --use_fast_math tanhf has 11 bits.
+// A raw q . k such that times scale_log2 it is the soft-capped score cap * tanh(scale * q . k / cap), in the log2
+// domain. tanh(x) is formed as 1 - 2 / (1 + exp(2x)), whose error stays at fp32's: under --use_fast_math tanhf has 11
+// bits.
+SPARK_DEVICE float soft_cap(const AttentionParams& p, float raw) {
+  return p.softcap * (1.0f - 2.0f / (1.0f + exp2_fast(raw * p.softcap_scale)));
+}
+
+// The score in the log2 domain.
 SPARK_DEVICE float score_log2(const AttentionParams& p, float raw) {
-  if (p.softcap_log2 == 0.0f) return raw * p.scale_log2;  // uniform
-  return p.softcap_log2 * (1.0f - 2.0f / (1.0f + exp2_fast(raw * p.softcap_scale)));
+  return (p.softcap == 0.0f ? raw : soft_cap(p, raw)) * p.scale_log2;
 }
 
 // Whether a key lies in the range: one unsigned compare for both ends.
@@ -26,9 +30,10 @@ SPARK_DEVICE bool contains(const KvRange& keys, int kv) {
   return static_cast<unsigned>(kv - keys.begin) < static_cast<unsigned>(keys.end - keys.begin);
 }
 
-// Whether a query sees a key; the mask's row is nullptr where there is no mask, and is not read past the range.
-SPARK_DEVICE bool key_visible(const KvRange& keys, const uint8_t* mask, int kv) {
-  return contains(keys, kv) && (mask == nullptr || mask[kv] != 0);
+// Whether a query row sees a key; the mask is not read outside of the row's range.
+SPARK_DEVICE bool key_visible(const AttentionParams& p, int batch, const QueryRow& row, int kv) {
+  if (!contains(row.keys, kv)) return false;
+  return p.mask == nullptr || mask_row(p, batch, row.head, row.position)[kv] != 0;
 }
 
 }  // namespace spark

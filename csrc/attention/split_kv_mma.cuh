@@ -103,26 +103,34 @@ SPARK_DEVICE void multiply_qk(float (&score)[2][4], const uint32_t (&q_frag)[HEA
 
 // Raw q . k -> scores in the log2 domain, -inf where a row does not see the key. `kv` is the key of this warp's first
 // column.
-SPARK_DEVICE void finish_scores(float (&score)[2][4], const AttentionParams& p, const QueryRow (&rows)[2], int batch,
-                                int kv) {
+SPARK_DEVICE void finish_scores(float (&score)[2][4], const AttentionParams& p, const QueryRow (&rows)[2],
+                                const uint8_t* const* mask_smem, int kv) {
   const int first = kv + (lane_id() % 4) * 2;
+  if (p.softcap != 0.0f) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) score[n][i] = soft_cap(p, score[n][i]);
+    }
+  }
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float& s = score[n][i];
-      s = contains(rows[i / 2].keys, first + n * 8 + i % 2) ? score_log2(p, s) : kNegInf;
+      s = contains(rows[i / 2].keys, first + n * 8 + i % 2) ? s * p.scale_log2 : kNegInf;
     }
   }
   if (p.mask == nullptr) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint8_t* mask = mask_row(p, batch, rows[half].head, rows[half].position);
+    const uint8_t* mask = mask_smem[lane_id() / 4 + 8 * half];
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        if (!key_visible(rows[half].keys, mask, first + n * 8 + j)) score[n][2 * half + j] = kNegInf;
+        float& s = score[n][2 * half + j];
+        if (s != kNegInf && mask[first + n * 8 + j] == 0) s = kNegInf;  // -inf: outside of the keys, or hidden anyway
       }
     }
   }
@@ -257,6 +265,7 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   DYNAMIC_SHARED(T, kv_smem);
   SHARED_ARRAY(float, max_smem, BLOCK_KV);  // [WARPS, 16]
   SHARED_ARRAY(float, sum_smem, BLOCK_KV);
+  SHARED_ARRAY(const uint8_t*, mask_smem, MMA_ROWS);
 
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
@@ -270,6 +279,13 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
   const QueryRow query_rows[2] = {query_row(p, kv_head, first_row + lane_id() / 4, kv_len),
                                   query_row(p, kv_head, first_row + lane_id() / 4 + 8, kv_len)};
+
+  // rows of the mask wait in shared memory: as registers they would cost every call without a mask
+  if (p.mask != nullptr) {
+    const QueryRow row = query_row(p, kv_head, first_row + threadIdx.x % MMA_ROWS, kv_len);
+    if (threadIdx.x < MMA_ROWS) mask_smem[threadIdx.x] = mask_row(p, batch, row.head, row.position);
+    __syncthreads();  // the rows are written
+  }
 
   const Rows rows(p, batch);
   const T* k_gmem = rows.template head_base<T>(p.k, p.k_stride, kv_head);
@@ -316,7 +332,7 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     __syncwarp();  // all lanes have read K before its stage is refilled
     copy_tile(k_smem, k_gmem, p.k_stride, tile + STAGES, current);
 
-    finish_scores(score, p, query_rows, batch, first_key(tile));
+    finish_scores(score, p, query_rows, mask_smem, first_key(tile));
     update_softmax<HEAD_DIM>(state, score);
 
     ptx::cp_async_wait_group<PENDING>();

@@ -127,8 +127,8 @@ inline void set_options(AttentionParams& p, const ScoreOptions& options, const T
     TVM_FFI_THROW(ValueError) << "softcap is " << options.softcap << ", accepted is more than 0, or 0 for none";
   }
   p.scale_log2 = static_cast<float>(options.scale * LOG2_E);
-  if (options.softcap > 0.0) {
-    p.softcap_log2 = static_cast<float>(options.softcap * LOG2_E);
+  if (options.softcap > 0.0 && options.scale != 0.0) {  // capped or not, scores scaled by 0 are 0
+    p.softcap = static_cast<float>(options.softcap / options.scale);
     p.softcap_scale = static_cast<float>(2.0 * LOG2_E * options.scale / options.softcap);
   }
   p.causal = options.causal ? 1 : 0;
