@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +11,9 @@ import torch
 from sparkctl.build import DEFAULT_ARCH, ensure_built
 from sparkctl.registry import find_project, load_registry, select_variants
 from sparkctl.runtime import Library, load_library
+
+BF16 = torch.bfloat16
+INT32 = torch.int32
 
 # Changes of a right call's arguments, the error's type, and the whole of its text.
 Row = tuple[dict[str, Any], type[Exception], str]
@@ -23,17 +26,13 @@ KERNELS = (
 )
 
 
-@cache
-def emulator() -> Library:
-    """The decode kernels of bf16 and head_dim 64."""
+def build_library(folder: Path) -> Library:
+    """The decode kernels of bf16 and head_dim 64 and nothing else: errors list what is built."""
     registry = load_registry(find_project() / "flags.yaml")
     chosen = {"head_dim": ["64"], "dtype": ["bf16"], "stages": ["2"]}
     variants = select_variants(registry, KERNELS, arch=DEFAULT_ARCH, where=chosen)
-    return load_library(ensure_built(registry, variants, arch=DEFAULT_ARCH, backend="emulator"))
-
-
-BF16 = torch.bfloat16
-INT32 = torch.int32
+    built = ensure_built(registry, variants, arch=DEFAULT_ARCH, backend="emulator", build_root=folder)
+    return load_library(built)
 
 
 def zeros(*shape: int, dtype: torch.dtype = BF16, device: str = "cpu") -> torch.Tensor:

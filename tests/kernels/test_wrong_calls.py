@@ -13,7 +13,6 @@ from calls import (
     Row,
     combine_inputs,
     decode_inputs,
-    emulator,
     every_second,
     fp32,
     ints,
@@ -26,6 +25,7 @@ from calls import (
 
 from sparkctl import ops
 from sparkctl.errors import SparkctlError
+from sparkctl.runtime import Library
 
 # Of decode and of paged_decode.
 SHARED: tuple[Row, ...] = (
@@ -438,7 +438,7 @@ COMBINE: tuple[Row, ...] = (
         ValueError,
         "part_acc has shape [2, 8, 3, 64], accepted is rank 5 [batch, qo_len, num_qo_heads, num_splits, head_dim]",
     ),
-    ({"part_acc": zeros(2, 1, 8, 3, 64)}, TypeError, "part_acc has dtype bfloat16, accepted is float32"),
+    ({"part_acc": zeros(2, 1, 8, 3, 64)}, TypeError, "part_acc has dtype torch.bfloat16, accepted is torch.float32"),
     (
         {"part_acc": fp32(2, 1, 8, 3, 80)},
         SparkctlError,
@@ -448,7 +448,7 @@ COMBINE: tuple[Row, ...] = (
     (
         {"part_acc": fp32(2, 1, 8, 3, 64, device="meta")},
         ValueError,
-        "part_acc is on meta, accepted are CUDA devices and the CPU",
+        "part_max is on cpu, accepted is the device of part_acc: meta",
     ),
     (
         {"part_acc": fp32(2, 1, 8, 3, 64).requires_grad_()},
@@ -474,24 +474,22 @@ COMBINE: tuple[Row, ...] = (
     (
         {"part_max": fp32(2, 8, 3)},
         ValueError,
-        "part_max has shape [2, 8, 3], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, num_splits], as part_acc",
+        "part_max has shape [2, 8, 3], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, num_splits]",
     ),
     (
         {"part_max": fp32(2, 1, 8, 2)},
         ValueError,
-        "part_max has shape [2, 1, 8, 2], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, "
-        "num_splits], as part_acc",
+        "part_max has shape [2, 1, 8, 2], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, num_splits]",
     ),
     (
         {"part_max": fp32(1, 1, 8, 3)},
         ValueError,
-        "part_max has shape [1, 1, 8, 3], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, "
-        "num_splits], as part_acc",
+        "part_max has shape [1, 1, 8, 3], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, num_splits]",
     ),
     (
         {"part_max": zeros(2, 1, 8, 3, dtype=torch.float64)},
         TypeError,
-        "part_max has dtype float64, accepted is float32",
+        "part_max has dtype torch.float64, accepted is that of part_acc: torch.float32",
     ),
     (
         {"part_max": every_second(fp32(2, 1, 8, 6))},
@@ -507,13 +505,12 @@ COMBINE: tuple[Row, ...] = (
     (
         {"part_sum": fp32(2, 1, 4, 3)},
         ValueError,
-        "part_sum has shape [2, 1, 4, 3], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, "
-        "num_splits], as part_acc",
+        "part_sum has shape [2, 1, 4, 3], accepted is [2, 1, 8, 3] [batch, qo_len, num_qo_heads, num_splits]",
     ),
     (
         {"part_sum": zeros(2, 1, 8, 3, dtype=torch.float16)},
         TypeError,
-        "part_sum has dtype float16, accepted is float32",
+        "part_sum has dtype torch.float16, accepted is that of part_acc: torch.float32",
     ),
     (
         {"part_sum": every_second(fp32(2, 1, 8, 6))},
@@ -547,6 +544,28 @@ COMBINE: tuple[Row, ...] = (
         ValueError,
         "sinks requires grad, accepted is inference only: use torch.no_grad() or .detach()",
     ),
+    ({"out": np.zeros((2, 1, 8, 64))}, TypeError, "out is ndarray, accepted is torch.Tensor"),
+    ({"out": zeros(2, 1, 8, 32)}, ValueError, "out has shape [2, 1, 8, 32], accepted is [2, 1, 8, 64] as the result"),
+    (
+        {"out": zeros(2, 1, 8, 64, dtype=torch.float16)},
+        TypeError,
+        "out has dtype torch.float16, accepted is that of the result: torch.bfloat16",
+    ),
+    (
+        {"out": zeros(2, 1, 8, 64, device="meta")},
+        ValueError,
+        "out is on meta, accepted is the device of the others: cpu",
+    ),
+    (
+        {"out": zeros(1, 1, 1, 64).expand(2, 1, 8, 64)},
+        ValueError,
+        "out has elements that share memory, accepted is a tensor without overlap",
+    ),
+    ({"lse": fp32(2, 8)}, ValueError, "lse has shape [2, 8], accepted is [2, 1, 8] as the result"),
+    ({"lse": zeros(2, 1, 8)}, TypeError, "lse has dtype torch.bfloat16, accepted is that of the result: torch.float32"),
+    ({"lse": every_second(fp32(2, 1, 16))}, ValueError, "lse is not contiguous, accepted is a contiguous tensor"),
+    ({"backend": "cuda"}, ValueError, "part_acc is on cpu, which backend 'cuda' does not accept"),
+    ({"backend": "torch"}, ValueError, "backend is 'torch', which accepts no kernel, variant, library or flags"),
 )
 
 CALLS = [
@@ -559,18 +578,18 @@ INPUTS = {"decode": decode_inputs, "paged_decode": paged_inputs, "combine": comb
 
 @pytest.mark.parametrize(("operator", "changes", "error", "text"), CALLS)
 def test_a_wrong_call_is_an_error_that_says_what_is_accepted(
-    operator: str, changes: dict[str, Any], error: type[Exception], text: str
+    small_library: Library, operator: str, changes: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     call = getattr(ops, operator)
     with pytest.raises(error) as caught:
-        call(**{**INPUTS[operator](), "library": emulator(), **changes})
+        call(**{**INPUTS[operator](), "library": small_library, **changes})
     assert type(caught.value) is error
     assert str(caught.value) == text
 
 
 @pytest.mark.parametrize("operator", INPUTS)
-def test_the_call_that_is_made_wrong_is_right(operator: str) -> None:
-    out = getattr(ops, operator)(**INPUTS[operator](), library=emulator())
+def test_the_call_that_is_made_wrong_is_right(small_library: Library, operator: str) -> None:
+    out = getattr(ops, operator)(**INPUTS[operator](), library=small_library)
     assert (out[0] if operator == "combine" else out).shape == (2, 1, 8, 64)
     assert sum(name == operator for name, *_ in CALLS) >= 20
 

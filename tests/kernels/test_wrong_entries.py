@@ -13,7 +13,6 @@ from calls import (
     Row,
     combine_entry,
     decode_entry,
-    emulator,
     entry_inputs,
     every_second,
     fp32,
@@ -25,9 +24,11 @@ from calls import (
     zeros,
 )
 
+from sparkctl.runtime import Library
+
 DECODE: tuple[Row, ...] = (
-    ({"variant": 99}, IndexError, "variant 99 of family decode, accepted is 0 to 7"),
-    ({"combine": -1}, IndexError, "variant -1 of family combine, accepted is 0 to 7"),
+    ({"variant": 99}, IndexError, "variant 99 of family decode, accepted is 0 to 4"),
+    ({"combine": -1}, IndexError, "variant -1 of family combine, accepted is 0 to 4"),
     (
         {"variant": 0},
         ValueError,
@@ -173,7 +174,7 @@ PAGED: tuple[Row, ...] = (
 )
 
 COMBINE: tuple[Row, ...] = (
-    ({"variant": 99}, IndexError, "variant 99 of family combine, accepted is 0 to 7"),
+    ({"variant": 99}, IndexError, "variant 99 of family combine, accepted is 0 to 4"),
     (
         {"out": zeros(2, 8, 64)},
         ValueError,
@@ -213,21 +214,21 @@ CALLS = [
 
 @pytest.mark.parametrize(("entry", "changes", "error", "text"), CALLS)
 def test_a_wrong_call_of_an_entry_is_a_typed_error(
-    entry: str, changes: dict[str, Any], error: type[Exception], text: str
+    small_library: Library, entry: str, changes: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error) as caught:
-        ENTRIES[entry](emulator(), **changes)
+        ENTRIES[entry](small_library, **changes)
     assert type(caught.value) is error
     assert str(caught.value) == text
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
-def test_the_call_that_is_made_wrong_is_right(entry: Callable[..., None]) -> None:
-    entry(emulator())
-    entry(emulator(), lse=None)
+def test_the_call_that_is_made_wrong_is_right(small_library: Library, entry: Callable[..., None]) -> None:
+    entry(small_library)
+    entry(small_library, lse=None)
 
 
 @pytest.mark.parametrize(("entry", "name"), [("decode", "q"), ("paged_decode", "page_table"), ("combine", "part_acc")])
-def test_what_is_no_tensor_is_a_type_error_of_the_binding(entry: str, name: str) -> None:
+def test_what_is_no_tensor_is_a_type_error_of_the_binding(small_library: Library, entry: str, name: str) -> None:
     with pytest.raises(TypeError, match="Mismatched type on argument"):
-        ENTRIES[entry](emulator(), **{name: None})
+        ENTRIES[entry](small_library, **{name: None})
