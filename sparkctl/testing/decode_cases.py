@@ -18,6 +18,7 @@ DEVICE_WORK = 80_000_000
 SPLIT_KEYS = 64  # keys in the usual tile; num_splits "max" is one tile a split
 
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
+NAMED_GROUPS = (1, 2, 3, 5, 6, 7, 12, 32)  # each its own case: some failed at the first decode elsewhere
 KV_LENS = (0, 1, 15, 16, 17, 31, 33, 63, 64, 65, 100, 513, 4097)
 FULL_KV_LENS = (2, 8, 32, 48, 127, 128, 129, 192, 255, 257, 511, 640, 1023, 1025, 2048, 4097)
 DEVICE_KV_LENS = (127, 128, 129, 192, 513, 1023, 1024, 1025, 4095, 4097, 8193, 16384)
@@ -106,12 +107,15 @@ def named_cases() -> tuple[DecodeCase, ...]:
         DecodeCase((20,), num_kv_heads=2, group=4, num_splits=16, label="more_splits_than_tiles"),
         DecodeCase((513, 5, 130), group=4, num_splits=9, slack=7, label="empty_last_splits"),
         *(replace(tiles, kv_lens=(n,), label="tile_counts") for n in (64, 128, 192, 320, 129, 193)),
-        *(DecodeCase((97,), num_kv_heads=2, group=g, num_splits=2, label="odd_group") for g in (5, 6, 7, 9, 11, 13)),
+        *(DecodeCase((97,), num_kv_heads=2, group=g, num_splits=2, label="group_sizes") for g in NAMED_GROUPS),
+        *(DecodeCase((97,), num_kv_heads=2, group=g, num_splits=2, label="odd_group") for g in (9, 11, 13)),
         DecodeCase((40,), group=17, num_splits=2, label="second_pass_of_one_row"),
         DecodeCase((40,), group=64, qo_len=2, num_splits=2, label="largest_group"),
         DecodeCase((150,), num_kv_heads=2, group=4, num_splits=3, logits="large", label="large_logits"),
         DecodeCase((150, 20), num_kv_heads=2, group=8, qo_len=2, num_splits=3, causal=True, logits="large", slack=9),
         DecodeCase((100, 1), num_kv_heads=2, group=4, num_splits=2, slack=100, label="poisoned_tail"),
+        DecodeCase((5, 70, 0), num_kv_heads=2, group=4, num_splits=None, slack=600, label="planned_for_longer"),
+        DecodeCase((70,), num_kv_heads=3, group=4, num_splits=2, label="kv_heads_unlike_head_dim"),
         DecodeCase((2, 3), group=4, slack=2, num_splits=1, layout="huge_batch", label="offsets_past_2_31"),
         DecodeCase((3,), group=4, num_splits=1, layout="huge_len", label="offsets_past_2_31"),
         DecodeCase((3,), num_kv_heads=2, group=2, num_splits=1, layout="huge_heads", label="offsets_past_2_31"),

@@ -14,6 +14,7 @@ from sparkctl.testing.decode_cases import (
     EMULATOR_WORK,
     FULL_EMULATOR_WORK,
     GROUPS,
+    NAMED_GROUPS,
     case_of,
     scores,
 )
@@ -21,6 +22,7 @@ from sparkctl.testing.model import DecodeCase, Grid
 from sparkctl.testing.option_cases import OPTION_AXES, named_paged_option_cases
 
 PAGE_SIZES = (1, 8, 16, 24, 32, 48, 64, 128, 256)
+NAMED_PAGE_SIZES = (1, 8, 16, 24, 48, 256)
 # A length is a number of keys, or (pages, keys more): around a whole number of pages, whatever the page size.
 LENGTHS = (0, 1, 17, 100, 513, (1, -1), (1, 0), (1, 1), (3, -1), (3, 0), (3, 1))
 FULL_LENGTHS = (33, 255, 1023, 2048, (2, 0), (5, -1), (7, 1))
@@ -81,16 +83,25 @@ def named_cases() -> tuple[DecodeCase, ...]:
         replace(none, slack=3, label="no_keys_in_wide_table"),
         replace(none, kv_lens=(70, 0, 129), num_splits=3, label="zero_in_middle"),
         *(replace(whole, page_size=size) for size in (1, 8, 16, 24, 48)),
+        replace(whole, kv_lens=(256, 512), page_size=256),
         *(replace(whole, kv_lens=(47, 95, 143), page_size=size, label="one_short") for size in (8, 16, 24, 48)),
+        replace(whole, kv_lens=(255, 511), page_size=256, label="one_short"),
         *(replace(whole, kv_lens=(49, 97, 145), page_size=size, label="one_more") for size in (8, 16, 24, 48)),
+        replace(whole, kv_lens=(257, 513), page_size=256, label="one_more"),
+        *(replace(shared, kv_lens=(300, 299), page_size=size, label="page_sizes") for size in NAMED_PAGE_SIZES),
+        replace(shared, kv_lens=(300, 299), page_size=4, label="shuffled_pages"),
         *(replace(shared, page_size=size, label="shared_pages") for size in (1, 16, 24)),
         replace(shared, qo_len=4, causal=True, label="shared_pages"),
-        *(replace(whole, kv_lens=(97,), group=g, page_size=24, label="odd_group") for g in (5, 6, 7, 11)),
+        *(replace(whole, kv_lens=(97,), group=g, page_size=24, label="odd_group") for g in (9, 11)),
+        *(replace(whole, kv_lens=(97,), group=g, page_size=24, label="group_sizes") for g in NAMED_GROUPS),
+        replace(whole, kv_lens=(100, 1), page_size=64, slack=2, label="poisoned_tail"),
+        replace(whole, kv_lens=(5, 70, 0), page_size=16, slack=40, num_splits=None, label="planned_for_longer"),
         replace(whole, kv_lens=(40,), group=64, num_kv_heads=1, qo_len=2, page_size=8, label="largest_group"),
         replace(whole, kv_lens=(150, 20), logits="large", page_size=16, slack=1, label="large_logits"),
         replace(whole, kv_lens=(300,), page_size=256, num_splits=5, label="splits_inside_a_page"),
         replace(whole, kv_lens=(20,), page_size=16, num_splits=16, label="more_splits_than_tiles"),
         replace(whole, kv_lens=(20,), page_size=16, layout="huge_batch", group=2, label="offsets_past_2_31"),
+        replace(whole, kv_lens=(20,), page_size=16, layout="huge_heads", group=2, label="offsets_past_2_31"),
         model,
         replace(model, kv_lens=(200, 33, 77), slack=2, layout="heads_first"),
         replace(model, kv_lens=(70,), qo_len=4, causal=True, layout="fused"),

@@ -1,6 +1,7 @@
 """Case lists: unique stable ids, a complete cover of pairs, and bounds on work."""
 
 import itertools
+import re
 from typing import get_args
 
 import pytest
@@ -180,6 +181,69 @@ def test_the_lists_hold_what_a_kernel_gets_wrong():
     assert any(case.window == 0 and case.causal and case.qo_len > 1 for case in cases)
     assert any(case.window is not None and 0 < case.window < case.qo_len for case in cases)
     assert {"huge_batch", "huge_len", "huge_heads"} <= {case.layout for case in cases}
+
+
+OPTION_LABELS = {
+    "window_across_splits",
+    "window_smaller_than_tile",
+    "window_of_one",
+    "window_smaller_than_queries",
+    "window_with_long_cache",
+    "softcap_at_half",
+    "softcap_and_large_logits",
+    "sinks_without_keys",
+    "sinks_once",
+    "mask_all_rows",
+    "mask_first_tile_hidden",
+    "every_option",
+}
+SHARED_LABELS = {
+    "group_sizes",
+    "zero_in_middle",
+    "poisoned_tail",
+    "offsets_past_2_31",
+    "planned_for_longer",
+    "large_logits",
+}
+PAGED_LABELS = {
+    "page_sizes",
+    "whole_pages",
+    "one_short",
+    "one_more",
+    "shuffled_pages",
+    "shared_pages",
+    "mask_over_page_tails",
+    "window_starts_inside_a_page",
+    "pages_before_a_window",
+}
+
+
+def test_every_fault_has_its_named_case_for_every_decode_kernel():
+    for kernel, of_kernel in CASES.items():
+        cases = of_kernel("quick")
+        if not isinstance(cases[0], DecodeCase):
+            continue
+        labels = {case.label for case in cases}
+        assert labels >= OPTION_LABELS | SHARED_LABELS, kernel
+        assert {c.group for c in cases if c.label == "group_sizes"} == {1, 2, 3, 5, 6, 7, 12, 32}
+        if any(case.page_size for case in cases):
+            assert labels >= PAGED_LABELS
+            assert {c.page_size for c in cases if c.label == "page_sizes"} == {1, 8, 16, 24, 48, 256}
+            for label, rest in (("whole_pages", 0), ("one_short", -1), ("one_more", 1)):
+                named = [c for c in cases if c.label == label]
+                assert {c.page_size for c in named} >= {8, 16, 24, 48, 256}
+                assert all((length - rest) % c.page_size == 0 for c in named for length in c.kv_lens if length)
+
+
+def test_the_table_of_named_cases_holds_every_label_of_decode_and_no_other():
+    text = (find_project(None) / "docs" / "testing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z0-9_`, ]+`) \|", text, flags=re.MULTILINE)
+    table = {name for row in rows for name in re.findall(r"`([a-z0-9_]+)`", row)}
+    cases = [case for of_kernel in CASES.values() for case in of_kernel("quick")]
+    labels = {case.label for case in cases if isinstance(case, DecodeCase) and case.label}
+    assert len(labels) > 40
+    assert labels - table == set()
+    assert {name for name in table if "_" in name} - labels == set()
 
 
 def test_combine_covers_every_pattern_with_every_number_of_splits():
