@@ -8,6 +8,14 @@ from sparkctl.ops.paged_decode import paged_decode
 from sparkctl.ops.plan import DecodePlan, DecodeShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 
+
+def register() -> None:
+    """Make the operators known to torch as `torch.ops.sparkctl.*`; torch.compile needs no such call."""
+    import importlib
+
+    importlib.import_module("sparkctl.ops.torch_library")
+
+
 __all__ = [
     "DecodePlan",
     "DecodeShape",
@@ -18,4 +26,5 @@ __all__ = [
     "merge_states",
     "paged_decode",
     "plan_call",
+    "register",
 ]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sparkctl.errors import SparkctlError
-from sparkctl.ops.checks import check_device
 from sparkctl.ops.devices import EMULATED_SM_COUNT, default_library, sm_count
 from sparkctl.ops.fallback import say_once
 from sparkctl.ops.flags import FlagSettings, FlagValue, allowed_by_flags, describe_flags, runtime_flags
@@ -59,6 +58,7 @@ def run_call(
     call: DecodeCall,
     inputs: Sequence[torch.Tensor | None],
     out: torch.Tensor | None,
+    lse: torch.Tensor | None,
     return_lse: bool,
     workspace: Workspace | None,
     options: AttentionOptions,
@@ -70,16 +70,20 @@ def run_call(
     assert q is not None  # every family begins with it
     if out is None:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device) if return_lse else None
+    if lse is None and return_lse:
+        lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     call.run(inputs, (out, lse), workspace or allocate_workspace(q, call.plan.num_splits), options)
-    return (out, lse) if return_lse else out
+    return out if lse is None else (out, lse)
 
 
-def hand_over(result: torch.Tensor, lse: torch.Tensor, out: torch.Tensor | None, return_lse: bool) -> Any:
-    """Plain torch's results as the caller asked for them."""
-    if out is not None:
-        result = out.copy_(result)
-    return (result, lse) if return_lse else result
+def hand_over(
+    results: tuple[torch.Tensor, torch.Tensor], out: torch.Tensor | None, lse: torch.Tensor | None, return_lse: bool
+) -> Any:
+    """Plain torch's (out, lse) as the caller asked for them."""
+    result = results[0] if out is None else out.copy_(results[0])
+    if lse is not None:
+        return result, lse.copy_(results[1])
+    return (result, results[1]) if return_lse else result
 
 
 def plan_call(
@@ -200,7 +204,6 @@ def choose_call(
     if workspace is not None:
         if not isinstance(workspace, Workspace):
             raise TypeError(f"workspace is {type(workspace).__name__}, accepted is sparkctl.ops.Workspace")
-        check_device("workspace", workspace.part_acc, "q", q)
         if num_splits is not None and num_splits != workspace.num_splits:
             raise ValueError(f"num_splits is {num_splits}, accepted is the workspace's: {workspace.num_splits}")
         num_splits = workspace.num_splits

@@ -52,17 +52,12 @@ def check_same(name: str, tensor: torch.Tensor, other_name: str, other: torch.Te
     """TypeError or ValueError unless two tensors agree in dtype and device."""
     if tensor.dtype != other.dtype:
         raise TypeError(f"{name} has dtype {tensor.dtype}, accepted is that of {other_name}: {other.dtype}")
-    check_device(name, tensor, other_name, other)
-
-
-def check_device(name: str, tensor: torch.Tensor, other_name: str, other: torch.Tensor) -> None:
-    """ValueError unless two tensors lie on one device."""
     if tensor.device != other.device:
         raise ValueError(f"{name} is on {tensor.device}, accepted is the device of {other_name}: {other.device}")
 
 
-def check_query(q: Any, out: Any) -> str:
-    """q's dtype in the registry's words, after the checks of q and of a given out."""
+def check_query(q: Any, out: Any, lse: Any = None) -> str:
+    """q's dtype in the registry's words, after the checks of q and of a given out and lse."""
     check_tensor("q", q)
     check_rank("q", q, 4, Q_AXES)
     dtype = check_dtype("q", q)
@@ -72,6 +67,10 @@ def check_query(q: Any, out: Any) -> str:
         check_tensor("out", out)
         check_shape("out", out, tuple(q.shape), "as q")
         check_same("out", out, "q", q)
+    if lse is not None:
+        import torch
+
+        check_output("lse", lse, q.shape[:3], torch.float32, q.device)
     return dtype
 
 
@@ -96,7 +95,8 @@ def check_int32(name: str, value: Any, q: torch.Tensor) -> None:
     check_tensor(name, value)
     if str(value.dtype) != "torch.int32":
         raise TypeError(f"{name} has dtype {value.dtype}, accepted is torch.int32")
-    check_device(name, value, "q", q)
+    if value.device != q.device:
+        raise ValueError(f"{name} is on {value.device}, accepted is the device of q: {q.device}")
 
 
 def check_kv_lens(kv_lens: Any, q: torch.Tensor, kv_len: int, what: str) -> None:

@@ -12,6 +12,7 @@ from sparkctl.ops.fallback import attention_torch
 from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import check_options, visible_length
 from sparkctl.ops.plan import DecodeShape
+from sparkctl.ops.tracing import under_compile
 from sparkctl.ops.workspace import Workspace
 from sparkctl.runtime import Library
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 KV_AXES = "[batch, kv_len, num_kv_heads, head_dim]"
 
 
+@under_compile
 def decode(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -36,6 +38,7 @@ def decode(
     num_splits: int | None = None,
     max_kv_len: int | None = None,
     out: torch.Tensor | None = None,
+    lse: torch.Tensor | None = None,
     return_lse: bool = False,
     workspace: Workspace | None = None,
     kernel: str = "auto",
@@ -63,11 +66,13 @@ def decode(
     flags.yaml for this call, as in {"FAPIPE": 0}; it beats the environment's SPARKCTL_FLAG_<NAME>, and a forced variant
     beats both.
 
-    Returns out, or (out, lse) with lse float32 [batch, qo_len, num_qo_heads] in natural log. With `explain` nothing
-    runs and the DecodePlan is returned. Raises TypeError and ValueError naming the argument, MissingTool when no
-    library is built for the device.
+    Returns out, or (out, lse) with lse float32 [batch, qo_len, num_qo_heads] in natural log. `out` and `lse` are
+    written in place where they are given; with a `workspace` beside them nothing is allocated. With `explain` nothing
+    runs and the DecodePlan is returned. Under torch.compile the call becomes `torch.ops.sparkctl.decode`.
+
+    Raises TypeError and ValueError naming the argument, MissingTool when no library is built for the device.
     """
-    shape = _check(q, k, v, kv_lens, out, max_kv_len, num_splits)
+    shape = _check(q, k, v, kv_lens, out, lse, max_kv_len, num_splits)
     options = check_options(
         q,
         (shape.batch, shape.num_qo_heads, shape.qo_len, k.shape[1]),
@@ -83,15 +88,15 @@ def decode(
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:
-        return run_call(call, (q, k, v, kv_lens), out, return_lse, workspace, options)
-    result, lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
-    return hand_over(result, lse, out, return_lse)
+        return run_call(call, (q, k, v, kv_lens), out, lse, return_lse, workspace, options)
+    results = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
+    return hand_over(results, out, lse, return_lse)
 
 
 def _check(
-    q: Any, k: Any, v: Any, kv_lens: Any, out: Any, max_kv_len: int | None, num_splits: int | None
+    q: Any, k: Any, v: Any, kv_lens: Any, out: Any, lse: Any, max_kv_len: int | None, num_splits: int | None
 ) -> DecodeShape:
-    dtype = checks.check_query(q, out)
+    dtype = checks.check_query(q, out, lse)
     for name, tensor in (("k", k), ("v", v)):
         checks.check_tensor(name, tensor)
     checks.check_rank("k", k, 4, KV_AXES)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.ops import checks
 from sparkctl.ops.call import OperatorBackend, choose_library, merging_variant
 from sparkctl.ops.fallback import merge_torch
+from sparkctl.ops.tracing import under_compile
 from sparkctl.runtime import Library
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ STATE_AXES = "[num_states, batch, qo_len, num_qo_heads, head_dim]"
 STATE_LSE_AXES = "[num_states, batch, qo_len, num_qo_heads]"
 
 
+@under_compile
 def merge_states(
     out: torch.Tensor | Sequence[torch.Tensor],
     lse: torch.Tensor | Sequence[torch.Tensor],

@@ -12,6 +12,7 @@ from sparkctl.ops.fallback import attention_torch, gather_pages
 from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import check_options, visible_length
 from sparkctl.ops.plan import DecodeShape
+from sparkctl.ops.tracing import under_compile
 from sparkctl.ops.workspace import Workspace
 from sparkctl.runtime import Library
 
@@ -22,6 +23,7 @@ PAGE_AXES = "[num_pages, page_size, num_kv_heads, head_dim]"
 CAPACITY = "the keys that page_table has room for"
 
 
+@under_compile
 def paged_decode(
     q: torch.Tensor,
     k_pages: torch.Tensor,
@@ -38,6 +40,7 @@ def paged_decode(
     num_splits: int | None = None,
     max_kv_len: int | None = None,
     out: torch.Tensor | None = None,
+    lse: torch.Tensor | None = None,
     return_lse: bool = False,
     workspace: Workspace | None = None,
     kernel: str = "auto",
@@ -58,7 +61,7 @@ def paged_decode(
     Everything else is as in `decode`; max_kv_len defaults to max_pages * page_size, which also is a mask's kv_len. With
     an identity table the result is that of `decode`, bit for bit, for the same num_splits.
     """
-    shape = _check(q, k_pages, v_pages, page_table, kv_lens, out, max_kv_len, num_splits)
+    shape = _check(q, k_pages, v_pages, page_table, kv_lens, out, lse, max_kv_len, num_splits)
     options = check_options(
         q,
         (shape.batch, shape.num_qo_heads, shape.qo_len, page_table.shape[1] * k_pages.shape[1]),
@@ -75,11 +78,11 @@ def paged_decode(
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:
         inputs = (q, k_pages, v_pages, page_table, kv_lens)
-        return run_call(call, inputs, out, return_lse, workspace, options)
+        return run_call(call, inputs, out, lse, return_lse, workspace, options)
     first_keys = None if window is None else kv_lens - shape.qo_len - window
     k, v = (gather_pages(pages, page_table, kv_lens, first_keys) for pages in (k_pages, v_pages))
-    result, lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
-    return hand_over(result, lse, out, return_lse)
+    results = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
+    return hand_over(results, out, lse, return_lse)
 
 
 def _check(
@@ -89,10 +92,11 @@ def _check(
     page_table: Any,
     kv_lens: Any,
     out: Any,
+    lse: Any,
     max_kv_len: int | None,
     num_splits: int | None,
 ) -> DecodeShape:
-    dtype = checks.check_query(q, out)
+    dtype = checks.check_query(q, out, lse)
     for name, tensor in (("k_pages", k_pages), ("v_pages", v_pages)):
         checks.check_tensor(name, tensor)
     checks.check_rank("k_pages", k_pages, 4, PAGE_AXES)

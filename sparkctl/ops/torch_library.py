@@ -1,0 +1,139 @@
+"""The operators as torch knows them, `torch.ops.sparkctl.*`: schemas, CPU and CUDA implementations, shapes for tracing.
+
+Importing this module registers them; it alone imports torch when it is imported. Each operator has two forms: one
+that returns new tensors, and one called `_out` that writes into given ones. Without `return_lse` the first form's
+second result is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparkctl.ops.combine import combine
+from sparkctl.ops.decode import decode
+from sparkctl.ops.merge_states import merge_states
+from sparkctl.ops.paged_decode import paged_decode
+from sparkctl.ops.workspace import Workspace
+
+ATTENTION = {
+    "decode": "Tensor q, Tensor k, Tensor v, Tensor? kv_lens=None",
+    "paged_decode": "Tensor q, Tensor k_pages, Tensor v_pages, Tensor page_table, Tensor kv_lens",
+}
+# kernel_name, since torch's inductor has a use of its own for an argument called kernel.
+OPTIONS = (
+    "float? scale=None, bool causal=False, SymInt? window=None, float? softcap=None, Tensor? sinks=None, "
+    "Tensor? mask=None, SymInt? num_splits=None, SymInt? max_kv_len=None, str kernel_name='auto', str? variant=None, "
+    "str backend='auto'"
+)
+OUTPUTS = (
+    "Tensor(a!) out, Tensor(b!)? lse=None, Tensor(c!)? part_acc=None, Tensor(d!)? part_max=None, "
+    "Tensor(e!)? part_sum=None"
+)
+STATES = "Tensor out, Tensor lse, *, str backend='auto'"
+PARTS = "Tensor part_acc, Tensor part_max, Tensor part_sum, *, ScalarType dtype, Tensor? sinks=None, str backend='auto'"
+
+# The kernels ask for a last stride of 1 and rows at multiples of 16 bytes: what compiles may not move tensors around.
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+
+_library = torch.library.Library("sparkctl", "DEF")  # type: ignore[no-untyped-call]
+
+
+def _register(schema: str, implementation: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    _library.define(schema, tags=TAGS)  # type: ignore[no-untyped-call]
+    name = schema.partition("(")[0]
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, implementation, key)  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"sparkctl::{name}", fake, lib=_library)
+
+
+def _attention(operator: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def run(
+        q: Tensor, *inputs: Any, return_lse: bool = False, kernel_name: str = "auto", **options: Any
+    ) -> tuple[Tensor, Tensor]:
+        result = operator(q, *inputs, return_lse=return_lse, kernel=kernel_name, **options)
+        return result if return_lse else (result, q.new_empty(0, dtype=torch.float32))
+
+    return run
+
+
+def _attention_out(operator: Callable[..., Any]) -> Callable[..., None]:
+    def run(
+        *inputs: Any,
+        part_acc: Tensor | None = None,
+        part_max: Tensor | None = None,
+        part_sum: Tensor | None = None,
+        kernel_name: str = "auto",
+        **options: Any,
+    ) -> None:
+        workspace = None
+        if part_acc is not None and part_max is not None and part_sum is not None:
+            workspace = Workspace(part_acc, part_max, part_sum)
+        operator(*inputs, workspace=workspace, kernel=kernel_name, **options)
+
+    return run
+
+
+def _fake_attention(q: Tensor, *inputs: Any, return_lse: bool = False, **options: Any) -> tuple[Tensor, Tensor]:
+    rows = q.shape[:3] if return_lse else (0,)
+    return torch.empty(q.shape, dtype=q.dtype, device=q.device), q.new_empty(rows, dtype=torch.float32)
+
+
+def _decode(q: Tensor, k: Tensor, v: Tensor, kv_lens: Tensor | None = None, **options: Any) -> Any:
+    return decode(q, k, v, kv_lens=kv_lens, **options)
+
+
+def _merge_states_out(out: Tensor, lse: Tensor, **options: Any) -> None:
+    merge_states(out, lse, **options)
+
+
+def _fake_merge_states(out: Tensor, lse: Tensor, *, backend: str = "auto") -> tuple[Tensor, Tensor]:
+    shape = out.shape[1:]
+    return (
+        torch.empty(shape, dtype=out.dtype, device=out.device),
+        torch.empty(shape[:3], dtype=torch.float32, device=out.device),
+    )
+
+
+def _combine_out(*parts: Tensor, **options: Any) -> None:
+    combine(*parts, **options)
+
+
+def _fake_combine(
+    part_acc: Tensor,
+    part_max: Tensor,
+    part_sum: Tensor,
+    *,
+    dtype: torch.dtype,
+    sinks: Tensor | None = None,
+    backend: str = "auto",
+) -> tuple[Tensor, Tensor]:
+    rows = part_acc.shape[:3]
+    return (
+        torch.empty((*rows, part_acc.shape[4]), dtype=dtype, device=part_acc.device),
+        torch.empty(rows, dtype=torch.float32, device=part_acc.device),
+    )
+
+
+def _fake_nothing(*inputs: Any, **options: Any) -> None:
+    return None
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {"decode": _decode, "paged_decode": paged_decode}
+
+for _name, _inputs in ATTENTION.items():
+    _operator = _OPERATORS[_name]
+    _register(
+        f"{_name}({_inputs}, *, {OPTIONS}, bool return_lse=False) -> (Tensor, Tensor)",
+        _attention(_operator),
+        _fake_attention,
+    )
+    _register(f"{_name}_out({_inputs}, *, {OPTIONS}, {OUTPUTS}) -> ()", _attention_out(_operator), _fake_nothing)
+
+_register(f"merge_states({STATES}) -> (Tensor, Tensor)", merge_states, _fake_merge_states)
+_register(f"merge_states_out({STATES}, Tensor(a!) out_, Tensor(b!) lse_) -> ()", _merge_states_out, _fake_nothing)
+_register(f"combine({PARTS}) -> (Tensor, Tensor)", combine, _fake_combine)
+_register(f"combine_out({PARTS}, Tensor(a!) out, Tensor(b!) lse) -> ()", _combine_out, _fake_nothing)
