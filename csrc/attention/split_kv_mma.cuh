@@ -31,22 +31,65 @@ struct MmaDecodeState {
   float sum[2];  // of this thread's columns only, until the end
 };
 
-// global -> A fragments: the 16 packed rows of Q, no shared memory in between. Rows of padding are zero.
+// Where the A fragments of Q live between tiles.
+enum class QFrag {
+  resident,  // in registers
+  reload,    // in shared memory, read anew for every tile: HEAD_DIM / 4 registers a thread fewer are held
+};
+
+template <typename T, int HEAD_DIM, QFrag>
+struct Query;
+
+// The 16 packed rows of Q, global -> A fragments, no shared memory in between. Rows of padding are zero.
 template <typename T, int HEAD_DIM>
-SPARK_DEVICE void load_q_fragments(uint32_t (&q_frag)[HEAD_DIM / 16][4], const DecodeParams& p, int batch,
-                                   const QueryRow (&rows)[2]) {
-  const int pair = (lane_id() % 4) * 2;
+struct Query<T, HEAD_DIM, QFrag::resident> {
+  uint32_t frag[HEAD_DIM / 16][4];
+
+  SPARK_DEVICE void load(const DecodeParams& p, int batch, const QueryRow (&rows)[2]) {
+    const int pair = (lane_id() % 4) * 2;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const T* q_gmem =
-        static_cast<const T*>(p.q) + element_offset(p.q_stride, batch, rows[half].position, rows[half].head) + pair;
+    for (int half = 0; half < 2; ++half) {
+      const T* q_gmem =
+          static_cast<const T*>(p.q) + element_offset(p.q_stride, batch, rows[half].position, rows[half].head) + pair;
 #pragma unroll
-    for (int k = 0; k < HEAD_DIM / 16; ++k) {
-      q_frag[k][half] = rows[half].valid ? *reinterpret_cast<const uint32_t*>(q_gmem + k * 16) : 0u;
-      q_frag[k][half + 2] = rows[half].valid ? *reinterpret_cast<const uint32_t*>(q_gmem + k * 16 + 8) : 0u;
+      for (int k = 0; k < HEAD_DIM / 16; ++k) {
+        frag[k][half] = rows[half].valid ? *reinterpret_cast<const uint32_t*>(q_gmem + k * 16) : 0u;
+        frag[k][half + 2] = rows[half].valid ? *reinterpret_cast<const uint32_t*>(q_gmem + k * 16 + 8) : 0u;
+      }
     }
   }
-}
+
+  // Columns [16 k, 16 k + 16).
+  SPARK_DEVICE void fragment(uint32_t (&q_frag)[4], int k) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) q_frag[i] = frag[k][i];
+  }
+};
+
+// The same rows in shared memory, [16, HEAD_DIM] swizzled.
+template <typename T, int HEAD_DIM>
+struct Query<T, HEAD_DIM, QFrag::reload> {
+  T* q_smem;
+
+  // By the whole CTA; a barrier must follow.
+  template <int WARPS>
+  SPARK_DEVICE void stage(const DecodeParams& p, int batch, int kv_head, int first_row) const {
+    constexpr int CHUNKS = HEAD_DIM / 8;
+    for (int index = threadIdx.x; index < MMA_ROWS * CHUNKS; index += WARPS * 32) {
+      const int r = index / CHUNKS;
+      const int chunk = index % CHUNKS;
+      const QueryRow row = query_row(p, kv_head, first_row + r, 0);
+      const T* q_gmem = static_cast<const T*>(p.q) + element_offset(p.q_stride, batch, row.position, row.head);
+      Vec16 vector = {};
+      if (row.valid) vector = *reinterpret_cast<const Vec16*>(q_gmem + chunk * 8);
+      *reinterpret_cast<Vec16*>(q_smem + swizzled_offset<HEAD_DIM>(r, chunk)) = vector;
+    }
+  }
+
+  SPARK_DEVICE void fragment(uint32_t (&q_frag)[4], int k) const {
+    ptx::ldmatrix_x4(q_frag, q_smem + swizzled_offset<HEAD_DIM>(lane_id() % 16, 2 * k + lane_id() / 16));
+  }
+};
 
 // global -> shared: this warp's 16 rows from key `kv` on; rows at or past `kv_end` are filled with zeros and not read.
 // Lane l has looked up the row of key kv + l % 16.
@@ -81,8 +124,8 @@ SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* base_gmem, const Tensor
 }
 
 // S = Q K^T  [16, 16 keys of this warp]
-template <typename T, int HEAD_DIM>
-SPARK_DEVICE void multiply_qk(float (&score)[2][4], const uint32_t (&q_frag)[HEAD_DIM / 16][4], const T* k_smem) {
+template <typename T, int HEAD_DIM, QFrag Q_FRAG>
+SPARK_DEVICE void multiply_qk(float (&score)[2][4], const Query<T, HEAD_DIM, Q_FRAG>& query, const T* k_smem) {
   const int lane = lane_id();
   const int row = lane % 8 + 8 * (lane / 16);
 #pragma unroll
@@ -92,12 +135,14 @@ SPARK_DEVICE void multiply_qk(float (&score)[2][4], const uint32_t (&q_frag)[HEA
   }
 #pragma unroll
   for (int k = 0; k < HEAD_DIM / 16; ++k) {
+    uint32_t q_frag[4];
+    query.fragment(q_frag, k);
     uint32_t k_frag[4];  // keys 0-7: registers 0 and 1; keys 8-15: registers 2 and 3
     ptx::ldmatrix_x4(k_frag, k_smem + swizzled_offset<HEAD_DIM>(row, 2 * k + lane / 8 % 2));
     const uint32_t low[2] = {k_frag[0], k_frag[1]};
     const uint32_t high[2] = {k_frag[2], k_frag[3]};
-    ptx::mma_m16n8k16<T>(score[0], q_frag[k], low, score[0]);
-    ptx::mma_m16n8k16<T>(score[1], q_frag[k], high, score[1]);
+    ptx::mma_m16n8k16<T>(score[0], q_frag, low, score[0]);
+    ptx::mma_m16n8k16<T>(score[1], q_frag, high, score[1]);
   }
 }
 
@@ -253,7 +298,7 @@ SPARK_DEVICE void store_partials(const DecodeParams& p, int batch, int kv_head, 
 
 // The whole reduction of one CTA. Shared memory: K tiles, then V tiles, each [STAGES, BLOCK_KV, HEAD_DIM]; a warp
 // touches rows [16 * warp, 16 * warp + 16) alone.
-template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, typename Rows>
+template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, typename Rows, QFrag Q_FRAG = QFrag::resident>
 SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   constexpr int WARPS = BLOCK_KV / MMA_ROWS;
   constexpr int TILE = BLOCK_KV * HEAD_DIM;
@@ -315,8 +360,15 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     copy_tile(v_smem, v_gmem, p.v_stride, tile, index[tile]);
   }
 
-  uint32_t q_frag[HEAD_DIM / 16][4];
-  load_q_fragments<T, HEAD_DIM>(q_frag, p, batch, query_rows);
+  Query<T, HEAD_DIM, Q_FRAG> query;
+  if constexpr (Q_FRAG == QFrag::resident) {
+    query.load(p, batch, query_rows);
+  } else {
+    SHARED_ARRAY(T, q_smem, MMA_ROWS * HEAD_DIM);
+    query.q_smem = q_smem;
+    query.template stage<WARPS>(p, batch, kv_head, first_row);
+    __syncthreads();  // Q is written
+  }
 
   MmaDecodeState<HEAD_DIM> state = {};
   state.max[0] = state.max[1] = kNegInf;
@@ -328,7 +380,7 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // K of this tile, as copied by all lanes, is visible
-    multiply_qk<T, HEAD_DIM>(score, q_frag, k_smem + stage_offset);
+    multiply_qk<T, HEAD_DIM>(score, query, k_smem + stage_offset);
     __syncwarp();  // all lanes have read K before its stage is refilled
     copy_tile(k_smem, k_gmem, p.k_stride, tile + STAGES, current);
 

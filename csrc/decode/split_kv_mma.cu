@@ -1,5 +1,5 @@
 // attn_decode_split_kv_mma: decode on tensor cores, contiguous K and V. Axes: SPARK_DTYPE, SPARK_HEAD_DIM,
-// SPARK_STAGES, SPARK_BLOCK_KV. Grid and work of a CTA: attention/split_kv_mma.cuh.
+// SPARK_STAGES, SPARK_BLOCK_KV, SPARK_Q_FRAG. Grid and work of a CTA: attention/split_kv_mma.cuh.
 #include "attention/split_kv_mma.cuh"
 
 #include "attention/decode_launch.cuh"
@@ -8,10 +8,10 @@
 
 namespace spark {
 
-template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV>
+template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, QFrag Q_FRAG>
 __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
     attn_decode_split_kv_mma_kernel(const __grid_constant__ DecodeParams p) {
-  reduce_split_kv_mma<T, HEAD_DIM, STAGES, BLOCK_KV, ContiguousRows>(p);
+  reduce_split_kv_mma<T, HEAD_DIM, STAGES, BLOCK_KV, ContiguousRows, Q_FRAG>(p);
 }
 
 namespace {
@@ -20,8 +20,9 @@ Status launch_attn_decode_split_kv_mma(const void* params, void* stream) {
   const DecodeParams& p = *static_cast<const DecodeParams*>(params);
   const Status checked = check_decode(p);
   if (checked.code != STATUS_OK) return checked;
-  return SPARK_LAUNCH((attn_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV>),
-                      decode_launch_config(p, MMA_ROWS, stream), p);
+  return SPARK_LAUNCH(
+      (attn_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV, QFrag::SPARK_Q_FRAG>),
+      decode_launch_config(p, MMA_ROWS, stream), p);
 }
 
 SPARK_REGISTER_VARIANT("decode", launch_attn_decode_split_kv_mma);

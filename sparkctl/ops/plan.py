@@ -92,6 +92,11 @@ def family_of(variant: BuiltVariant) -> str:
     return next((operator for operator in KERNEL_PREFERENCE if serves(variant, operator)), variant.family)
 
 
+def is_planned(variant: BuiltVariant) -> bool:
+    """Whether the planner may take the variant; others run only where a caller names them."""
+    return variant.values.get("q_frag", "resident") == "resident"
+
+
 def tile_size(variant: BuiltVariant) -> int:
     """Keys that a CTA takes at a time."""
     return next((int(variant.values[axis]) for axis in TILE_AXES if axis in variant.values), TILE_WITHOUT_AXIS)
@@ -136,7 +141,9 @@ def choose_variant(
     """
     wanted = kernel_order(family, shape) if kernel == "auto" else (kernel,)
     for name in wanted:
-        fitting = [v for v in variants if v.kernel == name and serves(v, family) and accepted(v, shape)]
+        fitting = [
+            v for v in variants if v.kernel == name and is_planned(v) and serves(v, family) and accepted(v, shape)
+        ]
         if fitting:
             return min(fitting, key=_preference)
     return None

@@ -26,7 +26,7 @@ from sparkctl.runtime import BuiltVariant
 ACCEPTS: dict[str, tuple[int, int | None]] = {"group": (1, 64), "qo_len": (1, 16), "kv_len": (0, None)}
 
 
-def built(kernel: str, dtype: str = "bf16", head_dim: int = 128, *, smem: int = 0, **axes: int) -> BuiltVariant:
+def built(kernel: str, dtype: str = "bf16", head_dim: int = 128, *, smem: int = 0, **axes: int | str) -> BuiltVariant:
     values: dict[str, int | str] = {"dtype": dtype, "head_dim": head_dim, **axes}
     name = ".".join([kernel, *(str(v) for v in values.values())])
     return BuiltVariant(name, kernel, "decode", values, ACCEPTS, 128, smem, 0, 64, 4)
@@ -155,6 +155,16 @@ def test_an_operator_runs_only_the_variants_over_its_kind_of_keys() -> None:
 )
 def test_a_plan_says_why_its_kernel_was_chosen(chosen: BuiltVariant, changes: dict[str, int], reason: str) -> None:
     assert choice_reason(chosen, shape(**changes), "decode") == reason
+
+
+def test_reloaded_query_fragments_are_never_planned() -> None:
+    resident, reload = (
+        built("attn_decode_split_kv_mma", smem=65536, stages=2, block_kv=64, q_frag=q_frag)
+        for q_frag in ("resident", "reload")
+    )
+    assert choose_variant([reload, resident], shape()) == resident
+    assert choose_variant([reload, SCALAR], shape()) == SCALAR
+    assert choose_variant([reload], shape(), kernel="attn_decode_split_kv_mma") is None
 
 
 def test_a_forced_kernel_is_the_only_candidate() -> None:
