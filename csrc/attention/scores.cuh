@@ -8,8 +8,9 @@
 
 namespace spark {
 
-// The mask's row for one query of one head, one byte a key.
+// The mask's row for one query of one head, one byte a key; nullptr where there is no mask.
 SPARK_DEVICE const uint8_t* mask_row(const AttentionParams& p, int batch, int head, int position) {
+  if (p.mask == nullptr) return nullptr;
   return p.mask + batch * p.mask_stride.batch + head * p.mask_stride.head + position * p.mask_stride.row;
 }
 
@@ -30,10 +31,9 @@ SPARK_DEVICE bool contains(const KvRange& keys, int kv) {
   return static_cast<unsigned>(kv - keys.begin) < static_cast<unsigned>(keys.end - keys.begin);
 }
 
-// Whether a query row sees a key; the mask is not read outside of the row's range.
-SPARK_DEVICE bool key_visible(const AttentionParams& p, int batch, const QueryRow& row, int kv) {
-  if (!contains(row.keys, kv)) return false;
-  return p.mask == nullptr || mask_row(p, batch, row.head, row.position)[kv] != 0;
+// Whether a query sees a key; the mask's row is nullptr where there is no mask, and is not read outside of the range.
+SPARK_DEVICE bool key_visible(const KvRange& keys, const uint8_t* mask, int kv) {
+  return contains(keys, kv) && (mask == nullptr || mask[kv] != 0);
 }
 
 }  // namespace spark

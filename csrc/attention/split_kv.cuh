@@ -96,6 +96,7 @@ SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
   const Rows rows(p, batch);
   const T* k_gmem = rows.template head_base<T>(p.k, p.k_stride, kv_head);
   const T* v_gmem = rows.template head_base<T>(p.v, p.v_stride, kv_head);
+  const uint8_t* mask = mask_row(p, batch, row.head, row.position);
   for (int d = lane; d < HEAD_DIM; d += 32) q_row[d] = row.valid ? to_float(q_gmem[d]) : 0.0f;
   // q_row is read by its own warp alone, behind the first barrier of the loop
 
@@ -111,7 +112,7 @@ SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
     __syncthreads();  // the tile is written
 
     const float dot = dot_qk<T, HEAD_DIM>(q_row, k_smem + lane * ROW);
-    const float score = key_visible(p, batch, row, kv + lane) ? score_log2(p, dot) : kNegInf;
+    const float score = key_visible(row.keys, mask, kv + lane) ? score_log2(p, dot) : kNegInf;
     const float new_max = fmaxf(max, warp_max(score));
     const float factor = rescale_factor(max, new_max);
     const float weight = exp2_fast(score - softmax_shift(new_max));

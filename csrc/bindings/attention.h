@@ -65,9 +65,7 @@ inline Partials check_partials(const TensorView& acc, const TensorView& max, con
     check_dtype(part.name, part.tensor, FLOAT32);
     check_contiguous(part.name, part.tensor);
   }
-  if (reinterpret_cast<uintptr_t>(data_of(acc)) % 16 != 0) {
-    TVM_FFI_THROW(ValueError) << "part_acc does not start at a multiple of 16 bytes";
-  }
+  check_alignment("part_acc", acc);
   return {static_cast<float*>(data_of(acc)), static_cast<float*>(data_of(max)), static_cast<float*>(data_of(sum))};
 }
 

@@ -13,7 +13,7 @@ constexpr int64_t LONGEST = int64_t{1} << 30;  // keys; what flags.yaml accepts
 
 // Ids that live on the device are not read; on the CPU those of pages that hold keys that a query may see are checked.
 void check_page_ids(const AttentionParams& p, DLDevice device) {
-  if (device.device_type != kDLCPU) return;
+  if (device.device_type != kDLCPU || p.page_size == 0) return;
   for (int64_t b = 0; b < p.batch; ++b) {
     const KvRange keys = visible_range(p, p.qo_len, p.kv_lens[b]);
     for (int64_t entry = keys.begin / p.page_size; entry * p.page_size < keys.end; ++entry) {

@@ -67,8 +67,8 @@ constexpr DLDataType INT32 = {kDLInt, 32, 1};
 inline void check_device(const char* name, const TensorView& tensor, DLDevice device) {
   if (tensor.device().device_type != device.device_type || tensor.device().device_id != device.device_id) {
     TVM_FFI_THROW(ValueError) << name << " is on device type " << tensor.device().device_type << " index "
-                              << tensor.device().device_id << ", accepted is that of q: type " << device.device_type
-                              << " index " << device.device_id;
+                              << tensor.device().device_id << ", accepted is type " << device.device_type << " index "
+                              << device.device_id;
   }
 }
 
@@ -104,6 +104,14 @@ inline void* data_of(const TensorView& tensor) {
   return static_cast<char*>(tensor.data_ptr()) + tensor.byte_offset();
 }
 
+inline void check_alignment(const char* name, const TensorView& tensor) {
+  const uintptr_t past = reinterpret_cast<uintptr_t>(data_of(tensor)) % 16;
+  if (past != 0) {
+    TVM_FFI_THROW(ValueError) << name << " starts " << past
+                              << " bytes past a multiple of 16, accepted is a multiple of 16 bytes";
+  }
+}
+
 // The strides of every axis but the last of a tensor of AXES + 1 axes, whose rows are contiguous and start at multiples
 // of 16 bytes. The stride of an axis of size 1 is never used and may be anything.
 template <int AXES>
@@ -120,9 +128,7 @@ inline std::array<int64_t, AXES> outer_strides(const char* name, const TensorVie
                                 << ", accepted is a multiple of " << 16 / element_bytes << " elements (16 bytes)";
     }
   }
-  if (reinterpret_cast<uintptr_t>(data_of(tensor)) % 16 != 0) {
-    TVM_FFI_THROW(ValueError) << name << " does not start at a multiple of 16 bytes";
-  }
+  check_alignment(name, tensor);
   return stride;
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sparkctl.errors import SparkctlError
+from sparkctl.ops.checks import check_device
 from sparkctl.ops.devices import EMULATED_SM_COUNT, default_library, sm_count
 from sparkctl.ops.fallback import say_once
 from sparkctl.ops.flags import FlagSettings, FlagValue, allowed_by_flags, describe_flags, runtime_flags
@@ -204,6 +205,7 @@ def choose_call(
     if workspace is not None:
         if not isinstance(workspace, Workspace):
             raise TypeError(f"workspace is {type(workspace).__name__}, accepted is sparkctl.ops.Workspace")
+        check_device("workspace", workspace.part_acc, "q", q)
         if num_splits is not None and num_splits != workspace.num_splits:
             raise ValueError(f"num_splits is {num_splits}, accepted is the workspace's: {workspace.num_splits}")
         num_splits = workspace.num_splits

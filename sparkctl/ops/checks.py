@@ -52,6 +52,11 @@ def check_same(name: str, tensor: torch.Tensor, other_name: str, other: torch.Te
     """TypeError or ValueError unless two tensors agree in dtype and device."""
     if tensor.dtype != other.dtype:
         raise TypeError(f"{name} has dtype {tensor.dtype}, accepted is that of {other_name}: {other.dtype}")
+    check_device(name, tensor, other_name, other)
+
+
+def check_device(name: str, tensor: torch.Tensor, other_name: str, other: torch.Tensor) -> None:
+    """ValueError unless two tensors lie on one device."""
     if tensor.device != other.device:
         raise ValueError(f"{name} is on {tensor.device}, accepted is the device of {other_name}: {other.device}")
 
@@ -95,8 +100,7 @@ def check_int32(name: str, value: Any, q: torch.Tensor) -> None:
     check_tensor(name, value)
     if str(value.dtype) != "torch.int32":
         raise TypeError(f"{name} has dtype {value.dtype}, accepted is torch.int32")
-    if value.device != q.device:
-        raise ValueError(f"{name} is on {value.device}, accepted is the device of q: {q.device}")
+    check_device(name, value, "q", q)
 
 
 def check_kv_lens(kv_lens: Any, q: torch.Tensor, kv_len: int, what: str) -> None:

@@ -44,12 +44,14 @@ def combine(
     for name, tensor in (("part_acc", part_acc), ("part_max", part_max), ("part_sum", part_sum)):
         checks.check_tensor(name, tensor)
     checks.check_rank("part_acc", part_acc, 5, "[batch, qo_len, num_qo_heads, num_splits, head_dim]")
+    if part_acc.dtype != torch.float32:
+        raise TypeError(f"part_acc has dtype {part_acc.dtype}, accepted is torch.float32")
     rows = part_acc.shape[:3]
     for name, tensor in (("part_max", part_max), ("part_sum", part_sum)):
         checks.check_shape(name, tensor, part_acc.shape[:4], "[batch, qo_len, num_qo_heads, num_splits]")
         checks.check_same(name, tensor, "part_acc", part_acc)
     if sinks is not None:
-        check_sinks(sinks, rows[2], part_acc)
+        check_sinks(sinks, rows[2], part_acc, "part_acc")
     out_shape = (*rows, part_acc.shape[4])
     if out is None:
         out = torch.empty(out_shape, dtype=dtype, device=part_acc.device)

@@ -61,14 +61,13 @@ def check_options(
     return AttentionOptions(scale, causal, window, None if softcap is None else float(softcap), mask, sinks)
 
 
-def check_sinks(sinks: Any, num_qo_heads: int, like: torch.Tensor) -> None:
+def check_sinks(sinks: Any, num_qo_heads: int, like: torch.Tensor, like_name: str = "q") -> None:
     """float32 [num_qo_heads], contiguous, on the device of the others."""
     checks.check_tensor("sinks", sinks)
     checks.check_shape("sinks", sinks, (num_qo_heads,), "[num_qo_heads]")
     if str(sinks.dtype) != "torch.float32":
         raise TypeError(f"sinks has dtype {sinks.dtype}, accepted is torch.float32")
-    if sinks.device != like.device:
-        raise ValueError(f"sinks is on {sinks.device}, accepted is the device of q: {like.device}")
+    checks.check_device("sinks", sinks, like_name, like)
 
 
 def broadcast_mask(mask: Any, shape: tuple[int, int, int, int], q: torch.Tensor) -> torch.Tensor:
@@ -76,8 +75,7 @@ def broadcast_mask(mask: Any, shape: tuple[int, int, int, int], q: torch.Tensor)
     checks.check_tensor("mask", mask)
     if str(mask.dtype) != "torch.bool":
         raise TypeError(f"mask has dtype {mask.dtype}, accepted is torch.bool (True: visible)")
-    if mask.device != q.device:
-        raise ValueError(f"mask is on {mask.device}, accepted is the device of q: {q.device}")
+    checks.check_device("mask", mask, "q", q)
     if mask.dim() not in (2, 3, 4):
         raise ValueError(f"mask has shape {list(mask.shape)}, accepted is rank 2, 3 or 4: {MASK_AXES}")
     batch, heads, qo_len, kv_len = shape

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -567,56 +566,64 @@ def test_the_page_size_is_in_json_and_csv(session: FakeSession, capsys: pytest.C
     assert [line[header.index("page_size")] for line in lines] == ["", "16"]
 
 
-FAPIPE = """
-  FAPIPE:
-    kind: runtime
-    type: bool
-    default: 1
-    affects: [attn_decode_split_kv_mma]
-    doc: Two stages or one.
+FAPIPE = """\
+fa_split_gqa: FAPIPE=1 against FAPIPE=0, bf16, d128, 32/8 heads, cold L2; case:
+batch × kv_len
+         FAPIPE=0  FAPIPE=1
+case           µs        µs  ratio     interval  verdict  splits  outputs
+1 × 16k     16.78     15.26  1.100  1.100–1.100   faster      SS  bits equal
+geometric mean of 1 ratio: 1.100; 1 faster; all bits equal
 """
 
 
-@pytest.fixture
-def switched(session: FakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSession:
-    """A project like this one in which a flag that is read at each call chooses the stages."""
-    text = (ROOT / "flags.yaml").read_text(encoding="utf-8")
-    (tmp_path / "flags.yaml").write_text(text.replace("\nkernels:\n", f"{FAPIPE}\nkernels:\n", 1), encoding="utf-8")
-    shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
-    monkeypatch.chdir(tmp_path)
-    return session
-
-
+@pytest.mark.parametrize("kernel", [["fa_split_gqa"], []])
 def test_a_run_time_flag_is_varied_by_the_call_whatever_the_environment_says(
-    switched: FakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    session: FakeSession,
+    narrow: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    kernel: list[str],
 ) -> None:
     monkeypatch.setenv("SPARKCTL_FLAG_FAPIPE", "0")
-    code, out, _ = run(capsys, "--seq", "16k", "--batch", "1", "--ab", "FAPIPE=off,1")
+    code, out, _ = run(capsys, *kernel, "--seq", "16k", "--batch", "1", "--ab", "FAPIPE=off,1")
     assert code == 0
-    assert [variant.rpartition(".")[2] for _, variant, _ in switched.asked] == ["s1", "d128"]
-    assert out.startswith("attn_decode_split_kv_mma: FAPIPE=1 against FAPIPE=0, bf16, d128,")
+    assert [variant for _, variant, _ in session.asked] == ["fa_split_gqa.bf16.d128.s1", "fa_split_gqa.bf16.d128"]
+    (splits,) = {splits for _, _, splits in session.asked}
+    assert out.startswith(FAPIPE.replace("SS", str(splits)) + "\nratio: the time of FAPIPE=0 over")
 
 
-@pytest.mark.parametrize(("by", "stages"), [("default", "d128"), ("environment", "s1"), ("option", "s1")])
-def test_without_a_comparison_the_operator_heeds_the_flag_from_every_source(
-    switched: FakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, by: str, stages: str
+def test_a_run_time_flag_is_varied_over_pages_too(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "fa_split_gqa", "--seq", "16k", "--batch", "1", "--ab", "FAPIPE=0,1", "--page-size", "16")
+    assert [(case.page_size, variant) for case, variant, _ in session.asked] == [
+        (16, "fa_split_gqa.bf16.d128.s1.p1"),
+        (16, "fa_split_gqa.bf16.d128.p1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environment", "args", "stages"),
+    [
+        (None, [], ["s1", "d128"]),
+        ("0", [], ["s1"]),
+        ("1", ["--set", "FAPIPE=0"], ["s1"]),
+        ("0", ["--set", "FAPIPE=1"], ["d128"]),
+    ],
+)
+def test_a_flag_that_is_set_narrows_the_variants_of_a_kernel_that_is_named(
+    session: FakeSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    environment: str | None,
+    args: list[str],
+    stages: list[str],
 ) -> None:
-    if by == "environment":
-        monkeypatch.setenv("SPARKCTL_FLAG_FAPIPE", "0")
-    if by == "option":
-        monkeypatch.setenv("SPARKCTL_FLAG_FAPIPE", "1")
-    args = ["--set", "FAPIPE=0"] if by == "option" else []
-    _, out, _ = run(capsys, "--seq", "16k", "--batch", "1", *args)
-    assert [variant.rpartition(".")[2] for _, variant, _ in switched.asked] == [stages]
-    assert (", FAPIPE=0" in out) == (stages == "s1")
-    assert ("--set FAPIPE=0" in out) == (stages == "s1")
-
-
-def test_a_set_flag_narrows_the_variants_of_a_kernel_that_is_named(
-    switched: FakeSession, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(capsys, "attn_decode_split_kv_mma", "--seq", "16k", "--batch", "1", "--set", "FAPIPE=0")
-    assert [variant for _, variant, _ in switched.asked] == ["attn_decode_split_kv_mma.bf16.d128.s1"]
+    if environment is not None:
+        monkeypatch.setenv("SPARKCTL_FLAG_FAPIPE", environment)
+    _, out, _ = run(capsys, "fa_split_gqa", "--seq", "16k", "--batch", "1", "--where", "tile=14", *args)
+    assert [variant.rpartition(".")[2] for _, variant, _ in session.asked] == stages
+    value = "" if len(stages) == 2 else {"s1": "0", "d128": "1"}[stages[0]]
+    assert (f", FAPIPE={value}" in out) == bool(value)
+    assert (f"--set FAPIPE={value}" in out) == bool(value)
 
 
 @pytest.mark.parametrize(
@@ -629,22 +636,22 @@ def test_a_set_flag_narrows_the_variants_of_a_kernel_that_is_named(
         (["--ab", "stages=1,2", "--set", "FAPIPE=1"], "--set FAPIPE=1 fixes what it varies", "leave out"),
         (["--ab", "FAPIPE=0,1", "--where", "stages=2"], "--where stages=2 fixes what it varies", "leave out"),
         (
-            ["--ab", "FAPIPE=0,1", "--variant", "attn_decode_split_kv_mma.bf16.d128"],
-            "the variant attn_decode_split_kv_mma.bf16.d128 fixes what it varies",
+            ["--ab", "FAPIPE=0,1", "--variant", "fa_split_gqa.bf16.d128"],
+            "the variant fa_split_gqa.bf16.d128 fixes what it varies",
             "leave out",
         ),
-        (["--ab", "FAPIPE=0,1", "attn_decode_split_kv"], "it does not reach attn_decode_split_kv", "split_kv_mma"),
-        (["attn_decode_split_kv_mma", "--where", "stages=2", "--set", "FAPIPE=0"], "FAPIPE=0 leaves no variant", ""),
+        (["--ab", "FAPIPE=0,1", "attn_decode_split_kv"], "it does not reach attn_decode_split_kv", "fa_split_gqa"),
+        (["fa_split_gqa", "--where", "stages=2", "--set", "FAPIPE=0"], "FAPIPE=0 leaves no variant", ""),
     ],
 )
 def test_a_wrong_use_of_a_run_time_flag_says_what_is_wrong(
-    switched: FakeSession, capsys: pytest.CaptureFixture[str], args: list[str], message: str, hint: str
+    session: FakeSession, capsys: pytest.CaptureFixture[str], args: list[str], message: str, hint: str
 ) -> None:
     code, out, err = run(capsys, *args)
     assert (code, out) == (2, "")
     assert message in err
     assert hint in err
-    assert switched.asked == []
+    assert session.asked == []
 
 
 @pytest.mark.parametrize(
@@ -693,7 +700,7 @@ def test_a_wrong_use_of_a_run_time_flag_says_what_is_wrong(
         (
             ["--ab", "nonsense=1,2"],
             "--ab nonsense: no axis and no run-time flag",
-            "known: stages, block_kv, num_splits",
+            "num_splits, FAPIPE",
         ),
         (["--ab", "min_blocks=1,2"], "a flag of kind define is compiled in", "--set min_blocks=B --save b"),
         (["--ab", "page_size=1,64"], "--ab page_size: it makes up a case", "--page-size takes a list"),

@@ -232,6 +232,14 @@ FINDINGS: list[tuple[str, str, str, dict[str, str], str, str | None]] = [
         None,
     ),
     (
+        "unused-flag",
+        "flags:\n",
+        "flags:\n  quick: {kind: runtime, type: bool, default: 0, affects: [k_one], doc: Nothing.}\n",
+        SOURCES,
+        "flags.yaml:14: flag 'quick': no operator reads it",
+        "known to sparkctl.ops: FAPIPE",
+    ),
+    (
         "unused-axis",
         "",
         "",

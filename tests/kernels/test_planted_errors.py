@@ -101,6 +101,55 @@ PLANTED = {
     "every state's out is read from the first": Planted(
         "combine/merge_states.cuh", "out_gmem + state * out_stride", "out_gmem", MERGE, "live"
     ),
+    "a window shows one key too few": Planted(
+        "attention/geometry.h", "own - p.window;", "own - p.window + 1;", DECODE, "window_of_one"
+    ),
+    "keys before a window are read, if not counted": Planted(
+        "attention/geometry.h", "kv_len - qo_len - p.window;", "0;", DECODE, "window_with_long_cache"
+    ),
+    "the first query's window holds for all": Planted(
+        "attention/geometry.h", "own - p.window;", "kv_len - qo_len - p.window;", SCALAR, "window_smaller_than_queries"
+    ),
+    "every head has the first head's mask": Planted(
+        "attention/scores.cuh", " + head * p.mask_stride.head", "", SCALAR, "mask_first_tile_hidden"
+    ),
+    "every query has the first query's mask": Planted(
+        "attention/scores.cuh", " + position * p.mask_stride.row", "", PAGED, "mask_over_page_tails"
+    ),
+    "a thread's second row has the mask of its first": Planted(
+        "attention/split_kv_mma.cuh",
+        "mask_row(p, batch, rows[half].head",
+        "mask_row(p, batch, rows[0].head",
+        DECODE,
+        "rank4_heads",
+    ),
+    "the soft-cap forgets the scale": Planted(
+        "bindings/attention.h",
+        "LOG2_E * options.scale / options.softcap",
+        "LOG2_E / options.softcap",
+        DECODE,
+        "softcap_at_half",
+    ),
+    "the soft-cap is NaN where its exponential is infinite": Planted(
+        "attention/scores.cuh",
+        "return p.softcap_log2 * (1.0f - 2.0f / (1.0f + exp2_fast(raw * p.softcap_scale)));",
+        "const float e = exp2_fast(raw * p.softcap_scale);\n  return p.softcap_log2 * ((e - 1.0f) / (e + 1.0f));",
+        DECODE,
+        "softcap_and_large_logits",
+    ),
+    "a sink is taken for a logarithm to base 2": Planted(
+        "combine/combine.cuh", "p.sinks[head] * kLog2E", "p.sinks[head]", COMBINE, "sinks_once"
+    ),
+    "a sink counts once a split": Planted(
+        "combine/merge.cuh",
+        "if (sink_log2 != kNegInf) add_sink",
+        "for (int s = 0; sink_log2 != kNegInf && s < count; ++s) add_sink",
+        COMBINE,
+        "sinks_once",
+    ),
+    "a sink leaves the maximum where it was": Planted(
+        "combine/merge.cuh", "row.max = max;", "", COMBINE, "sinks_without_keys"
+    ),
 }
 
 
