@@ -8,9 +8,11 @@ from sparkctl.build.plan import default_build_root, plan_build
 from sparkctl.build.preview import Preview, PreviewStep, preview_build
 from sparkctl.build.progress import Progress, SilentProgress
 from sparkctl.build.runner import run_build
+from sparkctl.build.standalone import RUNNER_NAME, with_combines
 
 __all__ = [
     "DEFAULT_ARCH",
+    "RUNNER_NAME",
     "BuildPlan",
     "BuildResult",
     "Edge",
@@ -28,4 +30,5 @@ __all__ = [
     "preview_build",
     "raise_failures",
     "run_build",
+    "with_combines",
 ]

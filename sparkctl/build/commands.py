@@ -76,10 +76,13 @@ def link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool, tvm_library:
     words += ["-Wl,--exclude-libs,ALL", "-Wl,-z,defs"] if tvm_library else ["-Wl,--exclude-libs,ALL"]
     if tvm_library:
         words += [paths.text(tvm_library)]
-    if cuda:
-        words += [f"-L{paths.text(folder)}" for folder in toolchain.require_nvcc().library_dirs]
-        words += ["-lcudart_static"]
-    return checked((*words, "-ldl", "-lpthread", "-lrt"))
+    return checked((*words, *_runtime_words(toolchain, paths, cuda)))
+
+
+def runner_link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool) -> tuple[str, ...]:
+    """g++ for the standalone test runner, as link_command."""
+    words = [paths.text(toolchain.require_host().path), "-o", "{out}", "@{objects}"]
+    return checked((*words, *_runtime_words(toolchain, paths, cuda)))
 
 
 def nvcc_program(toolchain: Toolchain, paths: Paths) -> str:
@@ -92,6 +95,12 @@ def nvcc_program(toolchain: Toolchain, paths: Paths) -> str:
 def define_options(defines: Mapping[str, str]) -> tuple[str, ...]:
     """`-DNAME=value`."""
     return tuple(f"-D{name}={value}" for name, value in defines.items())
+
+
+def _runtime_words(toolchain: Toolchain, paths: Paths, cuda: bool) -> tuple[str, ...]:
+    folders = toolchain.require_nvcc().library_dirs if cuda else ()
+    cudart = (*(f"-L{paths.text(folder)}" for folder in folders), "-lcudart_static") if cuda else ()
+    return (*cudart, "-ldl", "-lpthread", "-lrt")
 
 
 def _safe_for_nvcc(argv: tuple[str, ...]) -> tuple[str, ...]:

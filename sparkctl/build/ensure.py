@@ -29,8 +29,11 @@ def ensure_built(
     build_root: Path | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    runner: bool = False,
 ) -> Path:
     """Build what is missing or out of date of `variants`; the folder with the library, its manifest and ptxas logs.
+
+    With `runner` the standalone test runner is built too.
 
     Raises WorkFailed with the failed edges' own output.
     """
@@ -44,6 +47,7 @@ def ensure_built(
         toolchain=toolchain or find_toolchain(environ=environ),
         environ=environ,
         build_root=build_root,
+        runner=runner,
     )
     result = run_build([plan], jobs=jobs, progress=progress)
     raise_failures(result)

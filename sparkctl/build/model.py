@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -28,6 +28,11 @@ class Edge:
     argv: tuple[str, ...]  # without the cache's launcher
 
     @property
+    def group(self) -> str:
+        """`binding`, `emulator` or `runner`; empty for a variant."""
+        return "" if self.variant else self.name.rpartition("/")[0]
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """All files that the edge must leave behind."""
         return (self.output,) if self.log is None else (self.output, self.log)
@@ -44,6 +49,29 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """One link: of the library, or of the standalone test runner. Both take every variant."""
+
+    name: str
+    output: str
+    argv: tuple[str, ...]  # `{out}` and `@{objects}` stand for the output and its response file
+    groups: tuple[str, ...]  # of the edges that it takes beside the variants
+
+    @property
+    def file_name(self) -> str:
+        """The output's."""
+        return Path(self.output).name
+
+    def objects(self, edges: Iterable[Edge]) -> list[str]:
+        """What is linked, in the order of the command."""
+        return sorted(edge.output for edge in self.taken(edges))
+
+    def taken(self, edges: Iterable[Edge]) -> Iterator[Edge]:
+        """Its edges."""
+        return (edge for edge in edges if not edge.group or edge.group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
 class BuildPlan:
     """One library for one backend, arch and profile. Pure: nothing has been looked at on disk."""
 
@@ -56,10 +84,9 @@ class BuildPlan:
     environ: Mapping[str, str]
     folder: Path
     build_root: Path
-    edges: tuple[Edge, ...]  # the selected variants, then bindings and the emulator's runtime
+    edges: tuple[Edge, ...]  # the selected variants, then bindings, the emulator's runtime and the runner
     spare: Mapping[str, Edge]  # every other variant of this arch by name: linked if it is built and still valid
-    library: str
-    link_argv: tuple[str, ...]  # `{out}` and `{objects}` stand for the output and its response file
+    links: tuple[Link, ...]  # of the library, then of the runner if it was asked for
     paths: Paths
     compiler: str  # for people
     compiler_identity: str
@@ -68,6 +95,16 @@ class BuildPlan:
     def root(self) -> Path:
         """The folder that commands run in."""
         return self.registry.root
+
+    @property
+    def library(self) -> str:
+        """The path of the library."""
+        return self.links[0].output
+
+    @property
+    def runner(self) -> str | None:
+        """The path of the standalone test runner, if it is part of the plan."""
+        return self.links[1].output if len(self.links) > 1 else None
 
     @property
     def has_line_info(self) -> bool:
@@ -108,6 +145,7 @@ class PlanResult:
     folder: Path
     compiler: CompilerChoice
     library: Path
+    runner: Path | None
     edges: tuple[EdgeResult, ...]
     linked: bool
     wall_s: float

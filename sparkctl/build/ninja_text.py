@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkctl.build.model import Edge
+from sparkctl.build.model import Edge, Link
 from sparkctl.errors import UsageError
 
 LAUNCHER = '${SPARKCTL_CCACHE:+"$SPARKCTL_CCACHE"}'  # from the environment: a cache that comes or goes rebuilds nothing
 LINK_NAME = "link"
+RUNNER_LINK_NAME = "link-runner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,7 @@ class NinjaFile:
     salts: Mapping[str, str]  # edge name -> stands for the content of its inputs
     heavy: frozenset[str]  # edges that may not all run at once
     heavy_depth: int
-    library: str
-    link_argv: Sequence[str]
+    links: Sequence[Link]
 
 
 def ninja_text(file: NinjaFile) -> str:
@@ -47,7 +47,9 @@ def ninja_text(file: NinjaFile) -> str:
     ]
     for edge in file.edges:
         lines += _compile_lines(edge, file.salts[edge.name], edge.name in file.heavy)
-    lines += _link_lines(file)
+    for link in file.links:
+        lines += _link_lines(link, file.edges)
+    lines.append(f"default {' '.join(escape_path(link.output) for link in file.links)}")
     return "\n".join(lines) + "\n"
 
 
@@ -67,17 +69,20 @@ def compile_shell(edge: Edge, salt: str) -> str:
     return f"{command} 2> {log} && {tidy} || {{ rc=$?; cat {log} >&2; rm -f {log} {out}; exit $rc; }}"
 
 
-def link_shell(link_argv: Sequence[str], library: str) -> str:
-    """The shell line of the link: the library is replaced whole, so a process that has loaded it keeps the old one."""
-    out, target = shlex.quote(_draft(library)), shlex.quote(library)
-    command = shlex.join(link_words(link_argv, library))
-    return f"SPARKCTL_EDGE={LINK_NAME} {command} && mv -f {out} {target} || {{ rc=$?; rm -f {out}; exit $rc; }}"
+def link_shell(link: Link, objects: Sequence[str] | None = None) -> str:
+    """The shell line of a link: its output is replaced whole, so a process that has loaded it keeps the old one.
+
+    With `objects` they are spelled out; ninja gives them in a response file.
+    """
+    out, target = shlex.quote(_draft(link)), shlex.quote(link.output)
+    command = shlex.join(link_words(link, objects))
+    return f"SPARKCTL_EDGE={link.name} {command} && mv -f {out} {target} || {{ rc=$?; rm -f {out}; exit $rc; }}"
 
 
-def link_words(link_argv: Sequence[str], library: str) -> tuple[str, ...]:
+def link_words(link: Link, objects: Sequence[str] | None = None) -> tuple[str, ...]:
     """The link as it runs. ninja leaves the response file there when it fails."""
-    places = {"{out}": _draft(library), "@{objects}": f"@{library}.rsp"}
-    return tuple(places.get(word, word) for word in link_argv)
+    places = {"{out}": [_draft(link)], "@{objects}": [f"@{link.output}.rsp"] if objects is None else objects}
+    return tuple(other for word in link.argv for other in places.get(word, [word]))
 
 
 def escape_path(path: str) -> str:
@@ -93,8 +98,8 @@ def escape_value(text: str) -> str:
     return f"$ {escaped[1:]}" if escaped.startswith(" ") else escaped
 
 
-def _draft(library: str) -> str:
-    return f"{library}.tmp"
+def _draft(link: Link) -> str:
+    return f"{link.output}.tmp"
 
 
 def _compile_lines(edge: Edge, salt: str, heavy: bool) -> Iterable[str]:
@@ -106,9 +111,8 @@ def _compile_lines(edge: Edge, salt: str, heavy: bool) -> Iterable[str]:
         yield "  pool = heavy"
 
 
-def _link_lines(file: NinjaFile) -> Iterable[str]:
-    objects = " ".join(escape_path(edge.output) for edge in sorted(file.edges, key=lambda edge: edge.output))
-    yield f"build {escape_path(file.library)}: link {objects}"
-    yield f"  sh = {escape_value(link_shell(file.link_argv, file.library))}"
-    yield f"  name = {LINK_NAME}"
-    yield f"default {escape_path(file.library)}"
+def _link_lines(link: Link, edges: Iterable[Edge]) -> Iterable[str]:
+    objects = " ".join(map(escape_path, link.objects(edges)))
+    yield f"build {escape_path(link.output)}: link {objects}"
+    yield f"  sh = {escape_value(link_shell(link))}"
+    yield f"  name = {link.name}"

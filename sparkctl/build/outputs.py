@@ -22,10 +22,10 @@ COMPILE_COMMANDS = "compile_commands.json"
 
 
 def contents_digest(plan: BuildPlan, records: Mapping[str, EdgeRecord]) -> str:
-    """Over every object's command, compiler and inputs, the link, and the flags that are read at each call."""
+    """Over the library's objects (command, compiler, inputs), its link, and the flags that are read at each call."""
     parts = [[name, r.argv, r.compiler, sorted(r.inputs.items())] for name, r in sorted(records.items())]
     flags = [asdict(flag) for flag in runtime_flags_of(plan.registry, plan.arch, plan.profile)]  # in the manifest
-    text = json.dumps([parts, plan.link_argv, flags])
+    text = json.dumps([parts, plan.links[0].argv, flags])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

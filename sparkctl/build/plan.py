@@ -10,8 +10,10 @@ from pathlib import Path
 
 from sparkctl.arch import Arch
 from sparkctl.build.commands import cuda_command, host_command, link_command
-from sparkctl.build.model import BuildPlan, Edge
+from sparkctl.build.model import BuildPlan, Edge, Link
+from sparkctl.build.ninja_text import LINK_NAME
 from sparkctl.build.paths import Paths, path_text, plan_paths, tvm_folder, tvm_include_dirs
+from sparkctl.build.standalone import require_runner_sources, runner_defines, runner_link
 from sparkctl.errors import UsageError
 from sparkctl.registry import resolve_flags, runs_on, span_variants
 from sparkctl.registry.model import Registry, Variant
@@ -42,6 +44,7 @@ class _Setting:
     environ: Mapping[str, str]
     paths: Paths
     objects: str  # folder, as commands name it
+    runner: bool
 
 
 def plan_build(
@@ -55,16 +58,18 @@ def plan_build(
     toolchain: Toolchain,
     environ: Mapping[str, str],
     build_root: Path | None = None,
+    runner: bool = False,
 ) -> BuildPlan:
-    """The edges that put `variants` into one library.
+    """The edges that put `variants` into one library, and with `runner` into the standalone test runner too.
 
-    Raises MissingTool when the compiler or its headers are missing, UsageError for an unknown profile or flag or an
-    arch that this nvcc does not know.
+    Raises MissingTool when the compiler or its headers are missing, UsageError for an unknown profile or flag, an arch
+    that this nvcc does not know, or a project without a runner.
     """
     find_profile(registry, profile)
     refuse_runtime_flags(registry, sets or {})
-    changed = {**environment_values(registry, environ), **canonical_values(registry, sets or {}, "--set")}
-    changed = {name: value for name, value in changed.items() if registry.flags[name].kind != "runtime"}
+    if runner:
+        require_runner_sources(registry.root)
+    changed = changed_flags(registry, sets or {}, environ)
     toolchain.require_ninja()
     if backend == "cuda":
         toolchain.require_arch(arch)
@@ -80,13 +85,14 @@ def plan_build(
         environ=environ,
         paths=plan_paths(toolchain, root=registry.root, build_root=build_root),
         objects=path_text(folder / "obj", registry.root),
+        runner=runner,
     )
     everything = [v for kernel in registry.kernels.values() for v in span_variants(kernel) if runs_on(v, arch)]
     chosen = {variant.name for variant in variants}
     edges = {variant.name: _variant_edge(setting, variant) for variant in everything}
     if missing := chosen - edges.keys():
         raise UsageError(f"{min(missing)} does not run on {arch.name}")
-    binding = tuple(_support_edges(setting))
+    support = tuple(_support_edges(setting))
     return BuildPlan(
         registry=registry,
         arch=arch,
@@ -97,15 +103,9 @@ def plan_build(
         environ=environ,
         folder=folder,
         build_root=build_root,
-        edges=tuple(edge for name, edge in edges.items() if name in chosen) + binding,
+        edges=tuple(edge for name, edge in edges.items() if name in chosen) + support,
         spare={name: edge for name, edge in edges.items() if name not in chosen},
-        library=path_text(folder / LIBRARY_NAME, registry.root),
-        link_argv=link_command(
-            toolchain,
-            paths=setting.paths,
-            cuda=backend == "cuda",
-            tvm_library=tvm_folder() / "lib" / "libtvm_ffi.so" if binding else None,
-        ),
+        links=_links(setting, folder, has_bindings=any(edge.group == "binding" for edge in support)),
         paths=setting.paths,
         compiler=_compiler_text(toolchain, backend),
         compiler_identity=_compiler_identity(toolchain, backend, environ),
@@ -120,6 +120,12 @@ def refuse_runtime_flags(registry: Registry, sets: Mapping[str, str]) -> None:
                 f"--set {name}={value}: {name} is read at each call, a build has nothing to set",
                 hint=f"{ENVIRONMENT_PREFIX}{name.upper()}={value}, flags= of the operators, or sparkctl bench --set",
             )
+
+
+def changed_flags(registry: Registry, sets: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The flags from --set and the environment that decide what is built."""
+    changed = {**environment_values(registry, environ), **canonical_values(registry, sets, "--set")}
+    return {name: value for name, value in changed.items() if registry.flags[name].kind != "runtime"}
 
 
 def folder_name(backend: Backend, arch: Arch, profile: str, sets: Mapping[str, str]) -> str:
@@ -156,15 +162,34 @@ def _variant_edge(setting: _Setting, variant: Variant) -> Edge:
     return Edge(variant.name, variant, source, output, None, argv)
 
 
+def _links(setting: _Setting, folder: Path, *, has_bindings: bool) -> tuple[Link, ...]:
+    library = Link(
+        LINK_NAME,
+        path_text(folder / LIBRARY_NAME, setting.registry.root),
+        link_command(
+            setting.toolchain,
+            paths=setting.paths,
+            cuda=setting.backend == "cuda",
+            tvm_library=tvm_folder() / "lib" / "libtvm_ffi.so" if has_bindings else None,
+        ),
+        groups=("binding", "emulator"),
+    )
+    if not setting.runner:
+        return (library,)
+    return library, runner_link(setting.toolchain, setting.paths, folder, backend=setting.backend)
+
+
 def _support_edges(setting: _Setting) -> Iterator[Edge]:
-    """Bindings, and the emulator's own sources."""
+    """Bindings, the emulator's own sources, and the standalone test runner's."""
     root = setting.registry.root
-    options, defines = _support_flags(setting)
-    groups = [("binding", root / "csrc" / "bindings", tvm_include_dirs)]
+    options, common = _support_flags(setting)
+    groups = [("binding", "bindings", tvm_include_dirs, common)]
     if setting.backend == "emulator":
-        groups.append(("emulator", root / "csrc" / "emulator", tuple))
-    for group, folder, includes in groups:
-        for path in sorted(folder.glob("*.cpp")):
+        groups.append(("emulator", "emulator", tuple, common))
+    if setting.runner:
+        groups.append(("runner", "runner", tuple, {**common, **runner_defines(setting.arch, setting.backend)}))
+    for group, folder, includes, defines in groups:
+        for path in sorted((root / "csrc" / folder).glob("*.cpp")):
             source, output = path_text(path, root), f"{setting.objects}/{group}/{path.stem}.o"
             argv = _host_argv(setting, source, output, options, defines, includes())
             yield Edge(f"{group}/{path.stem}", None, source, output, None, argv)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.build.model import BuildPlan, Edge
-from sparkctl.build.ninja_text import LINK_NAME, compile_shell, link_shell
+from sparkctl.build.model import BuildPlan
+from sparkctl.build.ninja_text import LINK_NAME, RUNNER_LINK_NAME, compile_shell, link_shell
 from sparkctl.build.paths import LINKS_NAME, path_text
 from sparkctl.build.survey import survey_folder
 from sparkctl.toolchain import prepare_cache
@@ -40,9 +40,14 @@ class Preview:
         return any(step.name == LINK_NAME for step in self.steps)
 
     @property
+    def links_runner(self) -> bool:
+        """Whether the standalone test runner is linked again."""
+        return any(step.name == RUNNER_LINK_NAME for step in self.steps)
+
+    @property
     def compiles(self) -> int:
         """How many compilers run."""
-        return len(self.steps) - self.links_library
+        return len(self.steps) - self.links_library - self.links_runner
 
 
 def preview_build(plans: Sequence[BuildPlan]) -> tuple[Preview, ...]:
@@ -70,9 +75,8 @@ def _preview(plan: BuildPlan) -> Preview:
         if edge.name in survey.reasons
     ]
     up_to_date = len(survey.edges) - len(steps)
-    if survey.link_needed:
-        reason = "an object changed" if steps else survey.broken.get(survey.library_name, "not linked yet")
-        steps.append(PreviewStep(LINK_NAME, reason, link_preview(plan, survey.edges)))
+    for link, reason in survey.due_links():
+        steps.append(PreviewStep(link.name, reason, link_shell(link, link.objects(survey.edges))))
     objects = sorted({str(Path(edge.output).parent) for edge in survey.edges})
     return Preview(
         label=plan.label,
@@ -87,10 +91,3 @@ def _preview(plan: BuildPlan) -> Preview:
         steps=tuple(steps),
         up_to_date=up_to_date,
     )
-
-
-def link_preview(plan: BuildPlan, edges: Sequence[Edge]) -> str:
-    """The link with its objects spelled out; ninja gives them in a response file."""
-    objects = sorted(edge.output for edge in edges)
-    words = [other for word in plan.link_argv for other in (objects if word == "@{objects}" else [word])]
-    return link_shell(words, plan.library)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from sparkctl.build.failures import save_failures
 from sparkctl.build.history import Measurement, add_to_history, history_key
-from sparkctl.build.model import BuildPlan, Edge, EdgeResult, PlanResult, Status
+from sparkctl.build.model import BuildPlan, Edge, EdgeResult, Link, PlanResult, Status
 from sparkctl.build.ninja_run import NinjaRun, read_dependencies, read_times
 from sparkctl.build.ninja_text import LINK_NAME, link_words
 from sparkctl.build.outputs import contents_digest, save_manifest, verify_archs
 from sparkctl.build.paths import LINKS_NAME, path_text, tvm_folder
 from sparkctl.build.stamps import Stamp, take_stamp
 from sparkctl.build.state import UNKNOWN, EdgeRecord, FolderState, save_state
-from sparkctl.build.survey import Survey
+from sparkctl.build.survey import Survey, link_key
 from sparkctl.runtime.manifest import MANIFEST_NAME
 
 NINJA_NAME = "build.ninja"
@@ -54,6 +54,7 @@ def summarise(survey: Survey, run: NinjaRun, results: tuple[EdgeResult, ...], be
         folder=plan.folder,
         compiler=plan.toolchain.describe_compiler(cuda=plan.backend == "cuda"),
         library=plan.root / plan.library,
+        runner=plan.root / plan.runner if plan.runner else None,
         edges=results,
         linked=run.finished.get(LINK_NAME, False),
         wall_s=time.monotonic() - began,
@@ -66,15 +67,17 @@ def summarise(survey: Survey, run: NinjaRun, results: tuple[EdgeResult, ...], be
 def record_edges(survey: Survey, run: NinjaRun, began: float) -> FolderState:
     """Save what the edges that went well were made from and made; also after an interrupted run."""
     ran = [edge for edge in survey.edges if run.finished.get(edge.name)]
-    linked = [survey.plan.library] if run.finished.get(LINK_NAME) else []
+    linked = [link for link in survey.plan.links if run.finished.get(link.name)]
     if not ran and not linked:
         return survey.state
-    made = {Path(path).name: stamp for path, stamp in _stamps(survey.plan.root, linked).items()}
+    made = {Path(path).name: s for path, s in _stamps(survey.plan.root, [link.output for link in linked]).items()}
+    edges = {**survey.state.edges, **(_new_records(survey, ran, began) if ran else {})}
     state = FolderState(
         generation=survey.generation,
-        edges={**survey.state.edges, **(_new_records(survey, ran, began) if ran else {})},
+        edges=edges,
         manifest_key=survey.state.manifest_key,
         products={**survey.state.products, **made},
+        linked={**survey.state.linked, **{link.file_name: link_key(link, survey.edges, edges) for link in linked}},
     )
     save_state(survey.plan.folder, state)
     return state
@@ -82,7 +85,7 @@ def record_edges(survey: Survey, run: NinjaRun, began: float) -> FolderState:
 
 def is_settled(survey: Survey) -> bool:
     """Whether nothing is to be compiled, linked or written down."""
-    return not survey.reasons and not survey.link_needed and _is_described(survey, survey.state)
+    return not survey.reasons and not any(survey.due_links()) and _is_described(survey, survey.state)
 
 
 def _is_described(survey: Survey, state: FolderState) -> bool:
@@ -91,7 +94,11 @@ def _is_described(survey: Survey, state: FolderState) -> bool:
 
 
 def _digest(survey: Survey, state: FolderState) -> str:
-    return contents_digest(survey.plan, {edge.name: state.edges[edge.name] for edge in survey.edges})
+    return contents_digest(survey.plan, {edge.name: state.edges[edge.name] for edge in _library_edges(survey)})
+
+
+def _library_edges(survey: Survey) -> tuple[Edge, ...]:
+    return tuple(survey.plan.links[0].taken(survey.edges))
 
 
 def _describe_library(survey: Survey, state: FolderState) -> None:
@@ -101,15 +108,15 @@ def _describe_library(survey: Survey, state: FolderState) -> None:
         return
     digest = _digest(survey, state)
     verify_archs(plan)
-    save_manifest(plan, survey.edges, digest)
+    save_manifest(plan, _library_edges(survey), digest)
     made = _stamps(plan.folder, [MANIFEST_NAME])
     save_state(plan.folder, replace(state, manifest_key=digest, products={**state.products, **made}))
 
 
 def _repairs(survey: Survey, run: NinjaRun) -> Iterator[EdgeResult]:
-    """A library or manifest that was made again though no object asked for it."""
-    linked = run.finished.get(LINK_NAME, False)
-    for name, title, done in ((survey.library_name, LINK_NAME, linked), (MANIFEST_NAME, "manifest", True)):
+    """A library, runner or manifest that was made again though no object asked for it."""
+    links = [(link.file_name, link.name, run.finished.get(link.name, False)) for link in survey.plan.links]
+    for name, title, done in (*links, (MANIFEST_NAME, "manifest", True)):
         if done and name in survey.broken:
             yield EdgeResult(title, "built", reason=survey.broken[name], is_variant=False)
 
@@ -156,9 +163,9 @@ def _system_prefixes(plan: BuildPlan) -> tuple[str, ...]:
 
 
 def edge_results(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]) -> tuple[EdgeResult, ...]:
-    """What happened to each edge, and to the link if it failed."""
-    link = (_failed_link(survey.plan, run),) if LINK_NAME in run.failures else ()
-    return (*_compile_results(survey, run, history), *link)
+    """What happened to each edge, and to the links that failed."""
+    links = (_failed_link(link, run) for link in survey.plan.links if link.name in run.failures)
+    return (*_compile_results(survey, run, history), *links)
 
 
 def _compile_results(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]) -> Iterator[EdgeResult]:
@@ -198,10 +205,10 @@ def _status(root: Path, edge: Edge, survey: Survey, run: NinjaRun) -> Status:
     return "cached" if _HIT.search(stats) else "built"
 
 
-def _failed_link(plan: BuildPlan, run: NinjaRun) -> EdgeResult:
-    code, output = run.failures[LINK_NAME]
-    command = shlex.join(link_words(plan.link_argv, plan.library))
-    return EdgeResult(LINK_NAME, "failed", command=command, output=output, exit_code=code, is_variant=False)
+def _failed_link(link: Link, run: NinjaRun) -> EdgeResult:
+    code, output = run.failures[link.name]
+    command = shlex.join(link_words(link))
+    return EdgeResult(link.name, "failed", command=command, output=output, exit_code=code, is_variant=False)
 
 
 def _warnings(survey: Survey, run: NinjaRun) -> tuple[str, ...]:

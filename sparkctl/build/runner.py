@@ -18,7 +18,7 @@ from sparkctl.build.limits import MachineLimits, read_limits
 from sparkctl.build.locks import hold_lock
 from sparkctl.build.model import BuildPlan, BuildResult, Edge, PlanResult
 from sparkctl.build.ninja_run import NinjaRun, run_ninja
-from sparkctl.build.ninja_text import LINK_NAME, NinjaFile, ninja_text
+from sparkctl.build.ninja_text import NinjaFile, ninja_text
 from sparkctl.build.outputs import save_compile_commands
 from sparkctl.build.paths import make_links, path_text
 from sparkctl.build.progress import Progress, SilentProgress
@@ -63,8 +63,9 @@ def _build_one(
     jobs = plan_jobs(list(due), peaks, limits, asked=asked)
     _write_files(survey, jobs, history)
     survey.outputs.restore_times()
-    if survey.library_name in survey.broken or survey.library_name not in survey.state.products:
-        (plan.folder / survey.library_name).unlink(missing_ok=True)  # ninja would take it for its own
+    for link in plan.links:
+        if link.file_name in survey.broken or link.file_name not in survey.state.products:
+            (plan.folder / link.file_name).unlink(missing_ok=True)  # ninja would take it for its own
     # Even with nothing due ninja has a look: it also knows the times of the toolkit's headers.
     cache = _prepare(survey, progress, notes)
     if due:
@@ -114,8 +115,7 @@ def _write_files(survey: Survey, jobs: Jobs, history: Mapping[str, Measurement])
             salts=survey.salts,
             heavy=jobs.heavy,
             heavy_depth=jobs.heavy_depth,
-            library=plan.library,
-            link_argv=plan.link_argv,
+            links=plan.links,
         )
     )
     write_text(plan.folder / NINJA_NAME, text)
@@ -154,8 +154,10 @@ def _run(survey: Survey, jobs: Jobs, cache: CacheState, progress: Progress, lock
     if cache.program:
         environ["SPARKCTL_CCACHE"] = str(cache.program)
 
+    links = {link.name for link in plan.links}
+
     def on_edge(name: str, ok: bool) -> None:
-        if name != LINK_NAME:
+        if name not in links:
             progress.edge(name, ok)
 
     run_ninja(

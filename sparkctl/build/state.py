@@ -35,7 +35,8 @@ class FolderState:
     generation: int = 0
     edges: Mapping[str, EdgeRecord] = field(default_factory=dict)
     manifest_key: str = ""  # what the manifest on disk was written from
-    products: Mapping[str, Stamp] = field(default_factory=dict)  # the library and the manifest, by file name
+    products: Mapping[str, Stamp] = field(default_factory=dict)  # library, runner and manifest, by file name
+    linked: Mapping[str, str] = field(default_factory=dict)  # library and runner: stands for what they were linked from
 
 
 def load_state(folder: Path) -> FolderState:
@@ -45,7 +46,8 @@ def load_state(folder: Path) -> FolderState:
         if data["version"] != STATE_VERSION:
             return FolderState()
         edges = {name: _record(entry) for name, entry in data["edges"].items()}
-        return FolderState(int(data["generation"]), edges, str(data["manifest_key"]), _stamps(data["products"]))
+        linked = {str(name): str(key) for name, key in data.get("linked", {}).items()}
+        return FolderState(int(data["generation"]), edges, str(data["manifest_key"]), _stamps(data["products"]), linked)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return FolderState()
 
@@ -61,6 +63,7 @@ def save_state(folder: Path, state: FolderState) -> None:
                 "generation": state.generation,
                 "manifest_key": state.manifest_key,
                 "products": {name: asdict(stamp) for name, stamp in sorted(state.products.items())},
+                "linked": dict(sorted(state.linked.items())),
                 "edges": edges,
             },
             indent=1,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkctl.build.model import BuildPlan, Edge
+from sparkctl.build.model import BuildPlan, Edge, Link
 from sparkctl.build.stamps import StampCheck
 from sparkctl.build.state import EdgeRecord, FolderState, InputDigests, load_state
 from sparkctl.runtime.manifest import MANIFEST_NAME
@@ -25,7 +25,7 @@ class Survey:
     dropped: tuple[str, ...]
     salts: Mapping[str, str]
     reasons: Mapping[str, str]  # edges that must run; an edge without one is up to date
-    broken: Mapping[str, str]  # the library's and the manifest's file names, where one is not what was made -> why
+    broken: Mapping[str, str]  # file names of library, runner and manifest, where one is not what was made -> why
     inputs: InputDigests
     outputs: StampCheck
 
@@ -34,16 +34,29 @@ class Survey:
         """The number of the run that follows this survey."""
         return self.state.generation + 1
 
-    @property
-    def link_needed(self) -> bool:
-        """Whether the library must be linked again, as far as can be told before the edges run."""
-        name = self.library_name
-        return bool(self.reasons) or name in self.broken or name not in self.state.products
+    def due_links(self) -> Iterator[tuple[Link, str]]:
+        """What must be linked again and why, as far as can be told before the edges run."""
+        for link in self.plan.links:
+            if reason := self._link_reason(link):
+                yield link, reason
 
-    @property
-    def library_name(self) -> str:
-        """Its file name."""
-        return Path(self.plan.library).name
+    def _link_reason(self, link: Link) -> str | None:
+        name = link.file_name
+        if any(edge.name in self.reasons for edge in link.taken(self.edges)):
+            return "an object changed"
+        if name in self.broken:
+            return self.broken[name]
+        if name not in self.state.products:
+            return "not linked yet"
+        key = link_key(link, self.edges, self.state.edges)
+        return None if self.state.linked.get(name, key) == key else "an object changed"
+
+
+def link_key(link: Link, edges: Iterable[Edge], records: Mapping[str, EdgeRecord]) -> str:
+    """Stands for the command and the objects of a link; an object made again counts as another one, as for ninja."""
+    stamps = {edge.output: records[edge.name].outputs.get(edge.output) for edge in link.taken(edges)}
+    parts = [[path, stamp.digest if stamp else "", stamp.mtime_ns if stamp else 0] for path, stamp in stamps.items()]
+    return hashlib.blake2b(json.dumps([link.argv, sorted(parts)]).encode(), digest_size=16).hexdigest()
 
 
 def survey_folder(plan: BuildPlan) -> Survey:
@@ -134,7 +147,7 @@ def _explain_outputs(edge: Edge, record: EdgeRecord | None, outputs: StampCheck)
 def _broken_products(plan: BuildPlan, state: FolderState, outputs: StampCheck) -> dict[str, str]:
     """What was never made is not broken."""
     folder = Path(plan.library).parent
-    names = [name for name in (Path(plan.library).name, MANIFEST_NAME) if name in state.products]
+    names = [name for name in (*(link.file_name for link in plan.links), MANIFEST_NAME) if name in state.products]
     found = {name: outputs.explain(str(folder / name), state.products[name]) for name in names}
     return {name: reason for name, reason in found.items() if reason}
 

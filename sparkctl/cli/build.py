@@ -38,6 +38,7 @@ Examples:
   sparkctl build --backend emulator                 for the CPU
   sparkctl build --explain                          and why each edge ran
   sparkctl build --dry-run --set fast_math=0        only print the commands
+  sparkctl build attn_combine --runner              and the standalone test runner
 """
 
 
@@ -71,6 +72,10 @@ def build(
         str | None, typer.Option("--nvcc", metavar="FILE", help="This nvcc, before all others.", show_default=False)
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say why each edge runs.")] = False,
+    runner: Annotated[
+        bool,
+        typer.Option("--runner", help="The standalone test runner too (docs/testing.md)."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact commands and run none.")] = False,
     json: Json = False,
 ) -> None:
@@ -93,6 +98,7 @@ def build(
         sets=parse_sets(registry, sets or ()),
         where=parse_where(where, head_dim, dtype),
         toolchain=toolchain,
+        runner=runner,
     )
     if dry_run:
         from sparkctl.render.build import preview_json, preview_text
@@ -128,22 +134,25 @@ def _plans(
     sets: dict[str, str],
     where: dict[str, list[str]],
     toolchain: Toolchain,
+    runner: bool,
 ) -> list[BuildPlan]:
     import os
 
-    from sparkctl.build import plan_build
+    from sparkctl.build import plan_build, with_combines
     from sparkctl.registry import select_variants
 
+    selected = {arch: select_variants(registry, kernels, arch=arch, where=where) for arch in archs}
     return [
         plan_build(
             registry,
-            select_variants(registry, kernels, arch=arch, where=where),
+            with_combines(registry, variants) if runner else variants,
             arch=arch,
             backend=backend,
             profile=profile,
             sets=sets,
             toolchain=toolchain,
             environ=os.environ,
+            runner=runner,
         )
-        for arch in archs
+        for arch, variants in selected.items()
     ]

@@ -39,6 +39,8 @@ Examples:
   sparkctl test --schedule random --async-mode early --seed 7
   sparkctl test --last-failed                       what failed last time
   sparkctl test --backend cuda --full --junit test.xml
+  sparkctl test attn_combine --runner               without Python beside the kernels
+  sparkctl test attn_combine --export cases/        as files for sparkctl-runner
 
 \b
 Exit codes: 0 all passed, 1 a case or a build failed, 2 nothing selected,
@@ -109,6 +111,13 @@ def test(
         str | None,
         typer.Option("--junit", metavar="FILE", help="Write a JUnit report, one item a variant; its folder is made."),
     ] = None,
+    runner: Annotated[
+        bool, typer.Option("--runner", help="The standalone runner runs them: no Python beside the kernels.")
+    ] = False,
+    export: Annotated[
+        str | None,
+        typer.Option("--export", metavar="DIR", help="Write the cases as files for the runner, and run none."),
+    ] = None,
     json: Json = False,
 ) -> None:
     from sparkctl.arch import parse_arch
@@ -137,9 +146,24 @@ def test(
         schedule=schedule.value if schedule else None,
         async_mode=async_mode.value if async_mode else None,
         junit=parse_report(junit) if junit is not None else None,
+        runner=runner,
+        export=parse_folder(export) if export is not None else None,
         project=cli.project,
     )
+    if options.export and (runner or options.junit):
+        raise UsageError("--export runs nothing", hint="leave out --runner and --junit")
     plan = plan_suite(registry, options)
+    progress = SuiteProgress(stderr_console(cli), quiet=cli.verbosity < 0)
+    if options.export:
+        from sparkctl.render.export import export_json, show_export
+        from sparkctl.workflows.export import export_suite
+
+        exported = export_suite(registry, plan, options, options.export, watcher=progress)
+        if json:
+            print_json(export_json(exported))
+        else:
+            show_export(stdout_console(cli), exported)
+        return
     if options.junit:
         make_folder_of(options.junit)
     console = stderr_console(cli)
@@ -147,7 +171,7 @@ def test(
         registry,
         plan,
         options,
-        watcher=SuiteProgress(console, quiet=cli.verbosity < 0),
+        watcher=progress,
         progress=ConsoleProgress(console, quiet=cli.verbosity < 0),
     )
     if json:
@@ -182,6 +206,16 @@ def parse_report(text: str) -> Path:
         raise UsageError("--junit names no file", hint="write it as --junit report.xml")
     if Path(text).is_dir():
         raise UsageError(f"--junit {text}: a folder", hint="name the file in it")
+    return Path(text)
+
+
+def parse_folder(text: str) -> Path:
+    from pathlib import Path
+
+    if not text.strip():
+        raise UsageError("--export names no folder", hint="write it as --export cases/")
+    if Path(text).exists() and not Path(text).is_dir():
+        raise UsageError(f"--export {text}: not a folder", hint="name a folder, or one to be made")
     return Path(text)
 
 

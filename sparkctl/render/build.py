@@ -50,7 +50,8 @@ def build_json(result: BuildResult) -> dict[str, Any]:
 def preview_text(previews: Sequence[Preview], *, explain: bool) -> Iterator[str]:
     """Shell lines that can be pasted; what is not a command is a comment."""
     for preview in previews:
-        link = " and 1 library to link" if preview.links_library else ""
+        links = ["1 library"] * preview.links_library + ["the runner"] * preview.links_runner
+        link = f" and {' and '.join(links)} to link" if links else ""
         yield f"# {preview.label}: {preview.compiles} to compile{link}, {preview.up_to_date} up to date"
         if not preview.steps:
             continue
@@ -133,6 +134,8 @@ def _totals(plan: PlanResult, result: BuildResult, *, full: bool) -> Iterator[st
         yield f"  {warning}"
     if not plan.failed:
         yield f"  library   {plan.library}"
+        if plan.runner:
+            yield f"  runner    {plan.runner}"
 
 
 def _compiler_text(compiler: CompilerChoice, *, full: bool) -> str:
@@ -183,6 +186,7 @@ def _plan_json(plan: PlanResult, jobs: int) -> dict[str, Any]:
             "times_as_fast": round(times_as_fast(plan, jobs), 2),
         },
         "library": str(plan.library),
+        "runner": str(plan.runner) if plan.runner else None,
         "linked": plan.linked,
         "wall_s": round(plan.wall_s, 4),
         "kept": list(plan.kept),

@@ -73,7 +73,9 @@ def show_report(console: Console, report: SuiteReport, *, by_variant: bool = Fal
 
 def title(report: SuiteReport) -> str:
     plan = report.plan
-    return f"{plan.device}, {plan.arch.name}, {report.options.profile}, {plan.grid} cases, seed {report.options.seed}"
+    by = ", the standalone runner" if report.options.runner else ""
+    options = report.options
+    return f"{plan.device}{by}, {plan.arch.name}, {options.profile}, {plan.grid} cases, seed {options.seed}"
 
 
 def table_of(rows: Iterable[KernelRow]) -> RenderableType:

@@ -15,9 +15,11 @@ from sparkctl.interrupts import check_interrupt
 from sparkctl.testing.model import Case
 from sparkctl.testing.prepare import Target
 from sparkctl.testing.results import Selection, VariantResult
+from sparkctl.testing.standalone import StandaloneTarget, run_standalone
 from sparkctl.testing.suite import Outcome, run_variant
 
 OnCase = Callable[[Selection, Case, Outcome], None]
+AnyTarget = Target | StandaloneTarget
 
 
 class VariantFailedError(Exception):
@@ -53,7 +55,9 @@ class VariantItem(pytest.Item):
 class VariantPlugin:
     """Makes the selections the items of the session and keeps their results."""
 
-    def __init__(self, registry_path: Path, target: Target, selections: Sequence[Selection], on_case: OnCase) -> None:
+    def __init__(
+        self, registry_path: Path, target: AnyTarget, selections: Sequence[Selection], on_case: OnCase
+    ) -> None:
         self.registry_path = registry_path
         self.target = target
         self.selections = selections
@@ -62,7 +66,13 @@ class VariantPlugin:
         self.session: pytest.Session | None = None
 
     def run(self, selection: Selection) -> VariantResult:
-        result = run_variant(self.target, selection, lambda case, outcome: self.on_case(selection, case, outcome))
+        def on_case(case: Case, outcome: Outcome) -> None:
+            self.on_case(selection, case, outcome)
+
+        if isinstance(self.target, StandaloneTarget):
+            result = run_standalone(self.target, selection, on_case)
+        else:
+            result = run_variant(self.target, selection, on_case)
         self.results.append(result)
         if result.device_lost and self.session:
             self.session.shouldstop = f"{result.variant.name}: the device was lost"
@@ -89,7 +99,12 @@ class VariantPlugin:
 
 
 def run_pytest(
-    registry_path: Path, target: Target, selections: Sequence[Selection], *, on_case: OnCase, junit: Path | None = None
+    registry_path: Path,
+    target: Target | StandaloneTarget,
+    selections: Sequence[Selection],
+    *,
+    on_case: OnCase,
+    junit: Path | None = None,
 ) -> list[VariantResult]:
     """Run the selections as pytest items; results come in the order run, one for each item that ran.
 

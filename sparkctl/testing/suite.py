@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -45,6 +45,11 @@ def run_variant(
             on_case(case, outcome)
             if outcome.device_lost:
                 break
+    return variant_result(selection, outcomes, time.monotonic() - start)
+
+
+def variant_result(selection: Selection, outcomes: Sequence[tuple[Case, Outcome]], seconds: float) -> VariantResult:
+    """The outcomes of a variant's cases, in the order run, as one result."""
     ran = [(case, outcome) for case, outcome in outcomes if outcome.skip is None]
     worst = max(ran, key=lambda item: item[1].worst, default=None)
     return VariantResult(
@@ -55,7 +60,7 @@ def run_variant(
         skips=tuple(CaseSkip(case.id, outcome.skip) for case, outcome in outcomes if outcome.skip is not None),
         worst=worst[1].worst if worst else 0.0,
         worst_case=worst[0].id if worst else None,
-        seconds=time.monotonic() - start,
+        seconds=seconds,
         device_lost=any(outcome.device_lost for _, outcome in outcomes),
     )
 

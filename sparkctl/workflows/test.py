@@ -11,18 +11,20 @@ from typing import Literal, Protocol
 
 from sparkctl.arch import Arch
 from sparkctl.bench.results import Stamp
-from sparkctl.build import DEFAULT_ARCH, Progress, default_build_root, ensure_built
+from sparkctl.build import DEFAULT_ARCH, RUNNER_NAME, Progress, default_build_root, ensure_built, with_combines
 from sparkctl.errors import MissingTool, UsageError
-from sparkctl.registry import Registry, Variant, select_variants, span_variants
-from sparkctl.runtime import load_library
+from sparkctl.registry import Registry, Variant, select_variants
+from sparkctl.runtime import load_library, read_manifest
 from sparkctl.runtime.manifest import Backend
 from sparkctl.testing import failures
 from sparkctl.testing.cases import cases_for, kernels_with_cases
+from sparkctl.testing.export import recorder_for
 from sparkctl.testing.expression import parse_expression
 from sparkctl.testing.model import Case, DecodeCase, Grid
 from sparkctl.testing.plugin import run_pytest
 from sparkctl.testing.prepare import Target
 from sparkctl.testing.results import Selection, VariantResult
+from sparkctl.testing.standalone import StandaloneTarget
 from sparkctl.testing.suite import Outcome
 from sparkctl.toolchain import find_devices
 from sparkctl.workflows.stamp import read_stamp
@@ -53,6 +55,8 @@ class SuiteOptions:
     schedule: Schedule | None = None
     async_mode: AsyncMode | None = None
     junit: Path | None = None
+    runner: bool = False  # the standalone one runs the cases
+    export: Path | None = None  # nothing runs: the folder for case files
     project: Path | None = None  # as --project named it: the commands that rerun a case name it too
 
 
@@ -140,20 +144,16 @@ def run_suite(
     """Build what is missing, run every case, remember what failed. WorkFailed where the build fails."""
     folder = ensure_built(
         registry,
-        variants_to_build(registry, plan),
+        with_combines(registry, (selection.variant for selection in plan.selections)),
         arch=plan.arch,
         backend=plan.backend,
         profile=options.profile,
         sets=options.sets,
         environ=environ,
         progress=progress,
+        runner=options.runner,
     )
-    library = load_library(folder)
-    if plan.backend == "emulator":
-        library.configure_emulator(
-            schedule=options.schedule or "ascending", async_mode=options.async_mode or "late", seed=options.seed
-        )
-    target = Target(library, "cpu" if plan.backend == "emulator" else "cuda:0", options.seed, options.repeat)
+    target = standalone_target(registry, plan, options, folder) if options.runner else own_target(plan, options, folder)
     watcher.start(plan)
     try:
         results = run_pytest(registry.path, target, plan.selections, on_case=watcher.case, junit=options.junit)
@@ -162,7 +162,7 @@ def run_suite(
     failures.remember(failures_path(registry, environ), plan.backend, results)
     ran = {result.variant.name for result in results}
     not_run = tuple(s.variant.name for s in plan.selections if s.variant.name not in ran)
-    manifest = library.manifest
+    manifest = read_manifest(folder) if isinstance(target, StandaloneTarget) else target.library.manifest
     shown = folder.relative_to(registry.root) if folder.is_relative_to(registry.root) else folder
     return SuiteReport(
         plan,
@@ -176,6 +176,32 @@ def run_suite(
     )
 
 
+def own_target(plan: SuitePlan, options: SuiteOptions, folder: Path) -> Target:
+    """The library, loaded into this process."""
+    library = load_library(folder)
+    if plan.backend == "emulator":
+        library.configure_emulator(
+            schedule=options.schedule or "ascending", async_mode=options.async_mode or "late", seed=options.seed
+        )
+    return Target(library, "cpu" if plan.backend == "emulator" else "cuda:0", options.seed, options.repeat)
+
+
+def standalone_target(registry: Registry, plan: SuitePlan, options: SuiteOptions, folder: Path) -> StandaloneTarget:
+    """The runner beside the library."""
+    return StandaloneTarget(
+        recorder_for(registry), folder / RUNNER_NAME, options.seed, options.repeat, runner_options(plan, options)
+    )
+
+
+def runner_options(plan: SuitePlan, options: SuiteOptions) -> tuple[str, ...]:
+    """The words for the runner that stand for the same conditions as here."""
+    words = ["--repeat", str(options.repeat)] if options.repeat > 1 else []
+    if plan.backend == "emulator" and (options.schedule or options.async_mode):
+        words += ["--schedule", options.schedule or "ascending", "--async-mode", options.async_mode or "late"]
+        words += ["--seed", str(options.seed)]
+    return tuple(words)
+
+
 def choose_backend(options: SuiteOptions) -> tuple[Backend, str, Arch]:
     """The backend, what to call its device, and the arch to build for."""
     emulated = options.schedule is not None or options.async_mode is not None
@@ -183,6 +209,8 @@ def choose_backend(options: SuiteOptions) -> tuple[Backend, str, Arch]:
         raise UsageError("--schedule and --async-mode belong to the emulator", hint="leave out --backend cuda")
     devices = () if options.backend == "emulator" or emulated else find_devices()
     if not devices:
+        if options.backend == "cuda" and options.export:  # cases need no device
+            return "cuda", "a CUDA device", options.arch or DEFAULT_ARCH
         if options.backend == "cuda":
             raise MissingTool("no CUDA device", hint="sparkctl test --backend emulator runs the same cases on the CPU")
         return "emulator", "the emulator", options.arch or DEFAULT_ARCH
@@ -243,18 +271,6 @@ def nothing_hint(options: SuiteOptions, without_cases: Sequence[str], in_larger:
     return f"the ids to choose from: {shlex.join(['sparkctl', *project, 'list', *options.patterns, '--cases'])}"
 
 
-def variants_to_build(registry: Registry, plan: SuitePlan) -> list[Variant]:
-    """The variants under test, and the combine of the same dtype and head_dim behind each decode."""
-    wanted = {selection.variant.name: selection.variant for selection in plan.selections}
-    rows = {(v.value("dtype"), v.value("head_dim")) for v in wanted.values() if v.kernel.family.endswith("decode")}
-    for kernel in registry.kernels.values():
-        if kernel.family == "combine":
-            for v in span_variants(kernel):
-                if (v.value("dtype"), v.value("head_dim")) in rows:
-                    wanted.setdefault(v.name, v)
-    return list(wanted.values())
-
-
 def failures_path(registry: Registry, environ: Mapping[str, str]) -> Path:
     return default_build_root(registry, environ) / "test" / "failures.json"
 
@@ -290,6 +306,8 @@ def conditions(options: SuiteOptions) -> list[str]:
         words += ["--profile", options.profile]
     for name, value in options.sets.items():
         words += ["--set", f"{name}={value}"]
+    if options.runner:
+        words.append("--runner")
     if options.full:
         words.append("--full")
     if options.seed:

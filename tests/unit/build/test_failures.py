@@ -19,7 +19,7 @@ def failed(name: str, output: str, code: int = 2) -> EdgeResult:
 
 
 def plan(*edges: EdgeResult, label: str = "cuda-sm_90-release", root: Path = Path("/p/build")) -> PlanResult:
-    return PlanResult(label, root / label, COMPILER, root / label / "lib.so", edges, linked=False, wall_s=1.0)
+    return PlanResult(label, root / label, COMPILER, root / label / "lib.so", None, edges, linked=False, wall_s=1.0)
 
 
 def message(*plans: PlanResult) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.build.model import Edge
+from sparkctl.build.model import Edge, Link
 from sparkctl.build.ninja_text import (
     NinjaFile,
     compile_shell,
@@ -31,6 +31,10 @@ def shell(edge: Edge, folder: Path, **environ: str) -> subprocess.CompletedProce
     return subprocess.run(["/bin/sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
+def link(output: str = "lib.so", *more: str, groups: tuple[str, ...] = ()) -> Link:
+    return Link("link", output, ("g++", "-o", "{out}", "@{objects}", *more), groups)
+
+
 def edge_running(script: str, *, log: str | None = "v.log") -> Edge:
     return Edge("v", None, "v.cu", "v.o", log, ("sh", "-c", script))
 
@@ -43,8 +47,7 @@ def test_the_file_has_one_statement_per_variant_with_its_log_as_second_output() 
             salts={"alpha.n1": "abc.1"},
             heavy=frozenset(),
             heavy_depth=1,
-            library="build/x/lib.so",
-            link_argv=("g++", "-o", "{out}", "@{objects}"),
+            links=[link("build/x/lib.so")],
         )
     )
     lines = text.splitlines()
@@ -55,8 +58,20 @@ def test_the_file_has_one_statement_per_variant_with_its_log_as_second_output() 
     assert "  pool = heavy" not in lines
 
 
+def test_each_link_takes_the_variants_and_its_own_groups() -> None:
+    edges = [
+        EDGE,
+        *(Edge(f"{group}/x", None, "x.cpp", f"{group}/x.o", None, ("g++",)) for group in ("binding", "runner")),
+    ]
+    links = [link("lib.so", groups=("binding",)), link("run", groups=("runner",))]
+    lines = ninja_text(NinjaFile("b", edges, {edge.name: "s" for edge in edges}, frozenset(), 1, links)).splitlines()
+    assert "build lib.so: link binding/x.o build/x/alpha.n1.o" in lines
+    assert "build run: link build/x/alpha.n1.o runner/x.o" in lines
+    assert "default lib.so run" in lines
+
+
 def test_heavy_edges_are_in_the_pool() -> None:
-    file = NinjaFile("b", [EDGE], {"alpha.n1": "s"}, frozenset({"alpha.n1"}), 3, "lib.so", ("g++",))
+    file = NinjaFile("b", [EDGE], {"alpha.n1": "s"}, frozenset({"alpha.n1"}), 3, [link()])
     assert "  pool = heavy" in ninja_text(file).splitlines()
     assert "  depth = 3" in ninja_text(file).splitlines()
 
@@ -108,14 +123,14 @@ def test_the_launcher_comes_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_the_library_is_replaced_whole() -> None:
-    line = link_shell(("g++", "-o", "{out}", "@{objects}"), "a b/lib.so")
+    line = link_shell(link("a b/lib.so"))
     assert line.startswith("SPARKCTL_EDGE=link g++ -o 'a b/lib.so.tmp' '@a b/lib.so.rsp' && mv -f ")
     assert "mv -f 'a b/lib.so.tmp' 'a b/lib.so'" in line
 
 
 def test_only_whole_words_of_the_link_stand_for_something() -> None:
-    words = ("g++", "-o", "{out}", "@{objects}", "-L/a {out}")
-    assert link_words(words, "b/lib.so") == ("g++", "-o", "b/lib.so.tmp", "@b/lib.so.rsp", "-L/a {out}")
+    words = link_words(link("b/lib.so", "-L/a {out}"))
+    assert words == ("g++", "-o", "b/lib.so.tmp", "@b/lib.so.rsp", "-L/a {out}")
 
 
 def test_paths_are_escaped_and_a_pipe_is_refused() -> None:

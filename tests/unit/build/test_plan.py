@@ -9,7 +9,7 @@ import pytest
 
 import sparkctl
 from sparkctl.arch import parse_arch
-from sparkctl.build import BuildPlan, default_build_root, plan_build
+from sparkctl.build import BuildPlan, default_build_root, plan_build, with_combines
 from sparkctl.build.outputs import contents_digest, runtime_flags_of
 from sparkctl.build.plan import folder_name
 from sparkctl.errors import MissingTool, UsageError
@@ -61,6 +61,35 @@ def test_the_emulator_has_its_runtime_and_no_logs(registry: Registry) -> None:
     assert all(edge.log is None for edge in made.edges)
     assert any(edge.name.startswith("emulator/") for edge in made.edges)
     assert all("-DSPARK_EMULATOR=1" in edge.argv for edge in made.edges)
+
+
+def test_the_runner_takes_the_same_objects_but_no_bindings(registry: Registry) -> None:
+    for backend in ("cuda", "emulator"):
+        without = plan(registry, "attn_combine", backend=backend)
+        made = plan(registry, "attn_combine", backend=backend, runner=True)
+        library, runner = made.links
+        assert (without.runner, without.links) == (None, (library,))
+        assert made.runner == f"build/{backend}-sm_90-release/sparkctl-runner"
+        assert [edge for edge in made.edges if edge.group != "runner"] == list(without.edges)
+        groups = {edge.group for edge in runner.taken(made.edges)}
+        assert groups == {"", "runner"} | ({"emulator"} if backend == "emulator" else set())
+        assert {edge.group for edge in library.taken(made.edges)} == {*groups - {"runner"}, "binding"}
+        assert not any("tvm_ffi" in word for edge in runner.taken(made.edges) for word in edge.argv)
+        assert ("-lcudart_static" in runner.argv) == (backend == "cuda")
+
+
+def test_a_project_without_a_runner_says_so(registry: Registry, tmp_path: Path) -> None:
+    elsewhere = replace(registry, root=tmp_path)
+    with pytest.raises(UsageError, match="holds no sources: this project has no runner"):
+        plan_build(elsewhere, [], arch=SM_90, backend="emulator", toolchain=TOOLCHAIN, environ={}, runner=True)
+
+
+def test_each_decode_brings_the_combine_behind_it(registry: Registry) -> None:
+    chosen = select_variants(registry, ["attn_decode_split_kv.bf16.d64", "attn_paged_decode_split_kv.fp16.d128"])
+    names = [variant.name for variant in with_combines(registry, chosen)]
+    assert names == [*(variant.name for variant in chosen), "attn_combine.bf16.d64", "attn_combine.fp16.d128"]
+    combine = select_variants(registry, ["attn_combine.bf16.d64"])
+    assert with_combines(registry, combine) == list(combine)
 
 
 def test_a_variant_that_the_arch_cannot_run_is_refused(registry: Registry) -> None:

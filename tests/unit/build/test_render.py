@@ -16,7 +16,7 @@ PASSING = CompilerChoice("nvcc 13.0.88", NVCC, "wheels", "CUDA_HOME: no /x; PATH
 
 
 def plan(*edges: EdgeResult, wall_s: float = 2.0) -> PlanResult:
-    return PlanResult("l", Path("/l"), COMPILER, Path("/l/x.so"), edges, linked=True, wall_s=wall_s)
+    return PlanResult("l", Path("/l"), COMPILER, Path("/l/x.so"), None, edges, linked=True, wall_s=wall_s)
 
 
 def hits(count: int, saved_s: float | None) -> list[EdgeResult]:

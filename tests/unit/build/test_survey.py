@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.build.model import Edge
+from sparkctl.build.model import Edge, Link
+from sparkctl.build.stamps import Stamp
 from sparkctl.build.state import UNKNOWN, EdgeRecord, FolderState, InputDigests, load_state, save_state, write_text
-from sparkctl.build.survey import explain_change
+from sparkctl.build.survey import explain_change, link_key
 
 EDGE = Edge("a", None, "a.cu", "a.o", "a.ptxas", ("nvcc", "-O3", "-c", "a.cu"))
 
@@ -61,9 +62,25 @@ def test_another_compiler_is_a_reason(root: Path) -> None:
 
 
 def test_state_survives_a_round_trip(root: Path) -> None:
-    state = FolderState(3, {"a": record(root)}, "key")
+    state = FolderState(3, {"a": record(root)}, "key", {"lib.so": Stamp(1, 2, "d")}, {"lib.so": "from"})
     save_state(root, state)
     assert load_state(root) == state
+
+
+def test_a_link_is_due_when_an_object_was_made_again_since(root: Path) -> None:
+    """Also by a build that did not make this link, as one without the runner."""
+    link = Link("link-runner", "run", ("g++",), ("runner",))
+    edges = [EDGE, *(Edge(name, None, "x.cpp", f"{name}.o", None, ("g++",)) for name in ("runner/main", "binding/x"))]
+    stamps = {"a": Stamp(1, 10, "da"), "runner/main": Stamp(1, 10, "dm"), "binding/x": Stamp(1, 10, "dx")}
+
+    def key(**changes: Stamp) -> str:
+        made = {**stamps, **{name.replace("_", "/"): stamp for name, stamp in changes.items()}}
+        records = {e.name: record(root, outputs={e.output: made[e.name]}) for e in edges}
+        return link_key(link, edges, records)
+
+    assert key() == key(binding_x=Stamp(2, 99, "new"))
+    assert key() != key(a=Stamp(1, 11, "da"))
+    assert key() != key(runner_main=Stamp(1, 10, "new"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 2, "edges": {"a": 3}}'])

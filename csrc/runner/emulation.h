@@ -1,0 +1,49 @@
+// The emulator's settings and its proof of work; on a GPU none of it exists.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#ifdef SPARK_EMULATOR
+#include "emulator/emulator.h"
+#endif
+
+namespace spark::runner::emulation {
+
+#ifdef SPARK_EMULATOR
+
+inline constexpr bool kEmulated = true;
+
+// Shared memory is limited as on the arch that the runner was built for.
+inline void limit_shared_memory() {
+  spark_emulator_set_shared_limits(SPARK_RUNNER_SHARED_LIMIT, SPARK_RUNNER_STATIC_SHARED_LIMIT);
+}
+inline void configure(int schedule, int async_mode, uint64_t seed) {
+  spark_emulator_configure(schedule, async_mode, seed, 0);
+}
+inline int64_t launch_count() {
+  return static_cast<int64_t>(spark_emulator_launch_count());
+}
+inline std::string last_error() {
+  std::string text(spark_emulator_last_error(nullptr, 0) + 1, '\0');
+  spark_emulator_last_error(text.data(), text.size());
+  text.pop_back();
+  return text;
+}
+
+#else
+
+inline constexpr bool kEmulated = false;
+
+inline void limit_shared_memory() {}
+inline void configure(int, int, uint64_t) {}
+inline int64_t launch_count() {
+  return 0;
+}
+inline std::string last_error() {
+  return {};
+}
+
+#endif
+
+}  // namespace spark::runner::emulation

@@ -1,0 +1,412 @@
+"""The standalone runner, as it stands after a build: case files in, verdicts out, without Python or torch."""
+
+# ruff: noqa: E501 - headers are as wide as they are
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from programs import FLAGS, INCLUDES, KERNELS, ROOT
+
+from sparkctl.arch import parse_arch
+from sparkctl.build import RUNNER_NAME, ensure_built
+from sparkctl.registry import Variant, load_registry, select_variants
+from sparkctl.runtime import load_library
+from sparkctl.testing.case_file import CaseFile, TensorEntry, decode_case, encode_case
+from sparkctl.testing.cases import cases_for
+from sparkctl.testing.export import export_case, recorder_for, refusal
+from sparkctl.testing.model import CombineCase, DecodeCase, MergeCase, StreamCase
+from sparkctl.testing.prepare import Target, prepare_decode
+from sparkctl.testing.results import Selection
+from sparkctl.testing.standalone import StandaloneTarget, run_standalone
+from sparkctl.testing.suite import run_variant
+
+REGISTRY = load_registry(ROOT / "flags.yaml")
+RECORDER = recorder_for(REGISTRY)
+NAMES = (
+    "attn_decode_split_kv.bf16.d64",
+    "attn_decode_split_kv_mma.bf16.d64",
+    "attn_paged_decode_split_kv_mma.bf16.d64",
+    "attn_combine.bf16.d64",
+    "stream_read.u2",
+    "attn_merge_states.bf16.d64",
+)
+DECODE = DecodeCase((37, 5), num_kv_heads=2, group=2, num_splits=2, causal=True, slack=3)
+CASES = {
+    NAMES[0]: (replace(DECODE, layout="padded"), replace(DECODE, kv_lens=(0, 3))),
+    NAMES[1]: (DECODE, replace(DECODE, layout="fused", qo_len=3), replace(DECODE, layout="heads_first")),
+    NAMES[2]: (replace(DECODE, page_size=8), replace(DECODE, page_size=24, layout="mixed", return_lse=False)),
+    NAMES[3]: (CombineCase(2, 1, 3, 4, "empty_first"), CombineCase(1, 2, 2, 3, "all_empty", padded_out=True)),
+    NAMES[4]: (StreamCase(0), StreamCase(4112, 3)),
+    NAMES[5]: (MergeCase(2, 1, 3, 4), MergeCase(1, 2, 2, 3, layout="padded")),
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: list[str]
+    err: list[str]
+
+
+Run = Callable[..., Done]
+
+
+def variant(name: str) -> Variant:
+    (found,) = select_variants(REGISTRY, [name])
+    return found
+
+
+def exported(name: str, case: object, seed: int = 0) -> CaseFile:
+    return export_case(RECORDER, variant(name), case, seed)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    variants = [variant(name) for name in NAMES]
+    return ensure_built(REGISTRY, variants, arch=parse_arch("sm_90"), backend="emulator", runner=True)
+
+
+@pytest.fixture
+def run(folder: Path, tmp_path: Path) -> Run:
+    """Runs the runner in an environment in which no Python and no torch can be found."""
+    return runner_call(folder / RUNNER_NAME, tmp_path)
+
+
+def runner_call(program: Path, cwd: Path) -> Run:
+    def call(*words: str | Path) -> Done:
+        command = ["env", "-i", "PATH=/usr/bin:/bin", str(program.resolve()), *map(str, words)]
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+        return Done(done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
+
+    return call
+
+
+def write(folder: Path, *files: CaseFile) -> Path:
+    for file in files:
+        path = folder / file.variant / f"{file.case}.case"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_case(file))
+    return folder
+
+
+def test_cases_of_every_family_pass(run: Run, tmp_path: Path) -> None:
+    files = [exported(name, case) for name, cases in CASES.items() for case in cases]
+    done = run(write(tmp_path / "cases", *files))
+    assert (done.code, done.err) == (0, [])
+    assert done.out[-1] == f"{len(files)} cases, 0 failed"
+    shown = {tuple(line.split()[2:]) for line in done.out[:-1]}
+    assert shown == {(file.variant, file.case) for file in files}
+    assert all(line.startswith("pass 0") for line in done.out[:-1])
+
+
+def test_it_needs_neither_python_nor_torch_nor_tvm_ffi(folder: Path) -> None:
+    linked = subprocess.run(["ldd", folder / RUNNER_NAME], capture_output=True, text=True, check=True).stdout
+    names = {line.split()[0].split("/")[-1].split(".")[0] for line in linked.splitlines()}
+    assert names <= {"linux-vdso", "libstdc++", "libm", "libgcc_s", "libc", "ld-linux-x86-64", "ld-linux-aarch64"}
+
+
+@pytest.mark.parametrize("name", [NAMES[1], NAMES[3]])
+def test_its_errors_are_those_of_the_tests_in_python(folder: Path, name: str) -> None:
+    """The tolerance rule is the same: each case has the same share of what is allowed, to the four digits shown."""
+    cases = [case for case in cases_for(variant(name)) if refusal(case) is None][::7]
+    shares: dict[str, dict[str, float]] = {"library": {}, "runner": {}}
+    selection = Selection(variant(name), tuple(cases))
+    own = run_variant(
+        Target(load_library(folder), "cpu"),
+        selection,
+        lambda case, outcome: shares["library"].update({case.id: outcome.worst}),
+    )
+    alone = run_standalone(
+        StandaloneTarget(RECORDER, folder / RUNNER_NAME),
+        selection,
+        lambda case, outcome: shares["runner"].update({case.id: outcome.worst}),
+    )
+    assert (own.failures, alone.failures) == ((), ())
+    assert own.case_ids == alone.case_ids
+    assert own.launches == alone.launches > 0
+    assert any(share > 0.2 for share in shares["library"].values())
+    assert shares["runner"] == pytest.approx(shares["library"], rel=1e-3)
+
+
+def test_outputs_are_written_bit_for_bit(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The same bits as through the library and Python."""
+    case = replace(DECODE, layout="padded")
+    done = run("--write", tmp_path / "outputs", write(tmp_path / "cases", exported(NAMES[1], case)))
+    assert done.code == 0
+    file = decode_case((tmp_path / "outputs" / NAMES[1] / f"{case.id}.out").read_bytes())
+    outputs = prepare_decode(Target(load_library(folder), "cpu"), variant(NAMES[1]), case).call()
+    assert outputs.lse is not None
+    assert list(file.outputs) == ["part_acc", "part_max", "part_sum", "out", "lse"]
+    for name, guarded in (("out", outputs.out), ("lse", outputs.lse)):
+        entry = file.outputs[name]
+        assert entry.block is not None and entry.shape == tuple(guarded.view.shape)
+        assert file.blocks[entry.block] == guarded.view.contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def changed(file: CaseFile, entry: TensorEntry, position: tuple[int, ...], value: float) -> CaseFile:
+    """One element of a tensor of the file set to something else."""
+    dtype, size = {"f64": ("<f8", 8), "i32": ("<i4", 4), "bf16": ("<u2", 2)}[entry.dtype]
+    assert entry.block is not None
+    block = bytearray(file.blocks[entry.block])
+    at = entry.offset + size * sum(i * stride for i, stride in zip(position, entry.strides, strict=True))
+    block[at : at + size] = np.array([value], dtype=dtype).tobytes()
+    blocks = list(file.blocks)
+    blocks[entry.block] = bytes(block)
+    return replace(file, blocks=tuple(blocks))
+
+
+def test_a_wrong_expected_value_fails_at_its_place(run: Run, tmp_path: Path) -> None:
+    file = exported(NAMES[1], DECODE)
+    wrong = changed(file, file.expected["out"], (1, 0, 2, 17), 9.5)
+    done = run(write(tmp_path / "cases", wrong))
+    assert done.code == 1
+    assert done.out[0].startswith("FAIL ")
+    assert f" {NAMES[1]} {file.case}: out at batch 1, qo 0, head 2, dim 17: got " in done.out[0]
+    assert ", expected 9.5; " in done.out[0]
+    assert done.out[1] == "1 cases, 1 failed"
+
+
+def test_a_wrong_lse_fails_at_its_place(run: Run, tmp_path: Path) -> None:
+    file = exported(NAMES[3], CASES[NAMES[3]][0])
+    done = run(write(tmp_path / "cases", changed(file, file.expected["lse"], (1, 0, 2), 3.25)))
+    assert done.code == 1
+    assert f"{file.case}: lse at batch 1, qo 0, head 2: got " in done.out[0]
+    assert ", expected 3.25; lse error " in done.out[0]
+    assert done.out[0].endswith(", allowed 0.001")
+
+
+def test_a_row_that_must_be_zero_may_not_be_off_at_all(run: Run, tmp_path: Path) -> None:
+    file = exported(NAMES[0], replace(DECODE, kv_lens=(0, 3)))
+    done = run(write(tmp_path / "cases", changed(file, file.expected["out"], (0, 0, 1, 3), 1e-30)))
+    assert done.code == 1
+    assert done.out[0].startswith("FAIL inf ")
+    assert "batch 0, qo 0, head 1, dim 3: got 0, expected 1e-30" in done.out[0]
+
+
+def test_an_altered_input_fails(run: Run, tmp_path: Path) -> None:
+    file = exported(NAMES[2], replace(DECODE, page_size=8))
+    lens = changed(file, file.inputs["kv_lens"], (0,), 36)
+    value = changed(file, file.inputs["q"], (1, 0, 3, 5), 0x4200)  # 32.0
+    for altered, batch in ((lens, 0), (value, 1)):
+        done = run(write(tmp_path / "cases", altered))
+        assert done.code == 1
+        assert f": out at batch {batch}, " in done.out[0] or f": lse at batch {batch}, " in done.out[0]
+
+
+OPTIONS = replace(DECODE, window=11, softcap=2.0, mask="full", sinks=True)
+
+
+def test_every_option_reaches_the_kernel(run: Run, tmp_path: Path) -> None:
+    """With one of them changed or left out the outputs are others."""
+    file = exported(NAMES[1], OPTIONS)
+    assert run(write(tmp_path / "cases", file)).code == 0
+    values = dict(file.values)
+    uncapped = {name: value for name, value in values.items() if not name.startswith("softcap")}
+    others = [{**values, "window": "5"}, {**values, "causal": "0", "window": "-1"}, {**values, "scale_log2": "0.3"}]
+    changed_files = [replace(file, values=other) for other in (*others, uncapped)]
+    for name in ("mask", "sinks"):
+        inputs = {key: entry for key, entry in file.inputs.items() if key != name}
+        assert len(inputs) == len(file.inputs) - 1
+        changed_files.append(replace(file, inputs=inputs))
+    for other in changed_files:
+        done = run(write(tmp_path / "cases", other))
+        assert (done.code, done.out[-1]) == (1, "1 cases, 1 failed"), (other.values, done)
+
+
+def test_a_nan_that_is_read_fails(run: Run, tmp_path: Path) -> None:
+    file = exported(NAMES[0], DECODE)
+    done = run(write(tmp_path / "cases", changed(file, file.inputs["v"], (1, 2, 0, 0), 0xFFC0)))
+    assert done.code == 1
+    assert "got nan, expected " in done.out[0]
+
+
+def test_a_checksum_is_compared(run: Run, tmp_path: Path) -> None:
+    file = exported(NAMES[4], StreamCase(4112, 3))
+    done = run(write(tmp_path / "cases", changed(file, file.inputs["data"], (7,), 1)))
+    assert done.code == 1
+    assert f"FAIL inf {NAMES[4]} {file.case}: checksum: got 0x" in done.out[0]
+
+
+def test_the_variants_are_listed(run: Run) -> None:
+    done = run("--list")
+    assert done.code == 0
+    assert set(NAMES) <= {line.split()[0] for line in done.out}
+    assert "attn_combine.bf16.d64 family=combine threads=128 dynamic_smem=0" in done.out
+
+
+@pytest.mark.parametrize("words", [("--schedule", "random"), ("--async-mode=early", "--seed", "7"), ("--repeat", "3")])
+def test_every_order_and_every_repetition_passes(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run(*words, write(tmp_path / "cases", exported(NAMES[1], DECODE)))
+    assert (done.code, done.out[-1]) == (0, "1 cases, 0 failed")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "no case file is given; --help shows how"),
+        (("--quick",), "unknown option '--quick'"),
+        (("--schedule", "slow", "x"), "--schedule is 'slow', accepted are ascending, descending and random"),
+        (("--seed", "-1", "x"), "--seed is '-1', accepted is 0 to 18446744073709551615"),
+        (("--repeat", "0", "x"), "--repeat is '0', accepted is 1 to 1000000"),
+        (("--write",), "--write needs a value"),
+        (("--write", "", "x"), "--write names no folder"),
+        (("x.case",), "x.case: it cannot be read: No such file or directory"),
+        (("empty",), "empty holds no .case file"),
+    ],
+)
+def test_a_wrong_call_is_one_error(run: Run, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    done = run(*words)
+    assert (done.code, done.err) == (2, [f"error: {message}"])
+
+
+HEADERS: Mapping[str, tuple[str, str, str]] = {
+    "another version": ("sparkctl-case 1", "sparkctl-case 2", "the format's version is 2, accepted is 1"),
+    "no case file": ("sparkctl-case 1", "sparkctl", "this is no case file: it does not begin with 'sparkctl-case '"),
+    "an unknown variant": (NAMES[1], "attn_x.bf16.d64", "holds no variant 'attn_x.bf16.d64'; --list shows"),
+    "another family": ("family = decode", "family = paged_decode", "is of family decode, the file says paged_decode"),
+    "an unknown family": ("family = decode", "family = x", "cannot call family 'x'"),
+    "a variant that leads away": (f"variant = {NAMES[1]}", "variant = ../../x", "accepted are letters, digits"),
+    "no variant": (f"variant = {NAMES[1]}\n", "", "the header has no variant"),
+    "an unknown value": ("causal = 1", "causal = 1\nalibi = 1", "family decode knows no value 'alibi'"),
+    "a value twice": ("causal = 1", "causal = 1\ncausal = 0", "the header has 'causal' twice"),
+    "a value out of range": ("causal = 1", "causal = 7", "causal is '7', accepted is 0 to 1"),
+    "no number": ("num_splits = 2", "num_splits = two", "num_splits is 'two', accepted is 1 to 65535"),
+    "too many splits": ("num_splits = 2", "num_splits = 99999999999999999999", "accepted is 1 to 65535"),
+    "another combine": ("combine = attn_combine", "combine = attn_decode_split_kv_mma", "of family decode, accepted"),
+    "an absurd offset": ("block=0 offset=0", "block=0 offset=99999999999", "from offset 99999999999 on, its block has"),
+    "an offset past 64 bits": ("block=0 offset=0", "block=0 offset=99999999999999999999", "accepted is a whole number"),
+    "a negative offset": ("block=0 offset=0", "block=0 offset=-64", "offset is '-64', accepted is a whole number"),
+    "a missing block": ("block=0 offset=0", "block=77 offset=0", "is in block 77, the file has"),
+    "a misaligned offset": ("block=0 offset=0", "block=0 offset=1", "needs "),
+    "a block outside": ("block = offset=0 bytes=", "block = offset=64000000 bytes=", "at offset 64000000, the file has"),
+    "an unknown dtype": ("input = q dtype=bf16", "input = q dtype=fp8", "has dtype 'fp8', accepted are bf16"),
+    "another dtype": ("input = q dtype=bf16", "input = q dtype=i32", ""),
+    "a large shape": ("shape=2,1,4,64", "shape=2,1,4,6400000000", ""),
+    "a shape past 64 bits": ("shape=2,1,4,64", "shape=3037000500,3037000500,3037000500,64", "too large for any memory"),
+    "another rank": ("input = q dtype=bf16 shape=2,1,4,64", "input = q dtype=bf16 shape=2,1,256", "3 sizes and 4 strides"),
+    "another batch": ("input = kv_lens dtype=i32 shape=2", "input = kv_lens dtype=i32 shape=1", "has shape [1]"),
+    "no such input": ("input = k ", "input = z ", "family decode needs an input 'k'"),
+    "an unknown input": ("input = kv_lens ", "input = lens ", "family decode knows no input 'lens'"),
+    "an input twice": ("input = k ", "input = q ", "input 'q' is there twice"),
+    "no lse expected": ("expected = lse ", "expected = x ", "the file has no expected 'lse'"),
+    "an expected of another shape": ("expected = out dtype=f64 shape=2,1,4,64", "expected = out dtype=f64 shape=2,1,4,32", "expected 'out' is not f64"),
+    "no line": ("causal = 1", "causal", "the header's line 'causal' is not 'key = value'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(HEADERS))
+def test_a_wrong_file_is_one_error_that_names_it(run: Run, tmp_path: Path, name: str) -> None:
+    old, new, message = HEADERS[name]
+    data = encode_case(exported(NAMES[1], DECODE))
+    assert data.count(old.encode()) >= 1
+    (tmp_path / "bad.case").write_bytes(data.replace(old.encode(), new.encode(), 1))
+    done = run("bad.case")
+    assert (done.code, len(done.err)) == (2, 1), done
+    assert done.err[0].startswith("error: bad.case: ")
+    assert message in done.err[0]
+    assert done.out == ["0 cases, 0 failed, 1 files could not be used"]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "position", "value", "message"),
+    [
+        ("kv_lens", (1,), 41, "kv_lens[1] is 41, accepted is 0 to 40"),
+        ("kv_lens", (0,), -1, "kv_lens[0] is -1, accepted is 0 to 40"),
+        ("page_table", (0, 2), 2**30, "page_table[0, 2] is 1073741824, accepted is 0 to "),
+        ("page_table", (1, 0), -5, "page_table[1, 0] is -5, accepted is 0 to "),
+    ],
+)
+def test_lengths_and_pages_that_lead_outside_are_refused(
+    run: Run, tmp_path: Path, tensor: str, position: tuple[int, ...], value: int, message: str
+) -> None:
+    file = exported(NAMES[2], replace(DECODE, page_size=8, slack=0))
+    done = run(write(tmp_path / "cases", changed(file, file.inputs[tensor], position, value)))
+    assert done.code == 2
+    assert message in done.err[0]
+
+
+def test_a_good_file_among_wrong_ones_still_runs(run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "cases", exported(NAMES[1], DECODE))
+    (tmp_path / "cases" / "a.case").write_text("nothing")
+    done = run("cases")
+    assert done.code == 2
+    assert done.out[-1] == "1 cases, 0 failed, 1 files could not be used"
+
+
+def test_no_damage_makes_it_crash(run: Run, tmp_path: Path) -> None:
+    """Files cut off everywhere in the header and behind it, and headers with bytes replaced."""
+    data = encode_case(exported(NAMES[1], replace(DECODE, kv_lens=(3, 2), slack=0)))
+    header = data.index(b"\n", data.index(b"\ndata = ") + 1) + 1
+    damaged = [data[:cut] for cut in (*range(0, header, 5), *range(header, len(data), 997), len(data) - 1)]
+    choices = random.Random(1)
+    for _ in range(400):
+        copy = bytearray(data)
+        copy[choices.randrange(header)] = choices.choice(b"0123456789=, \n-xq\x00\xff")
+        damaged.append(bytes(copy))
+    for number, content in enumerate(damaged):
+        (tmp_path / f"{number:04}.case").write_bytes(content)
+    done = run(tmp_path)
+    assert done.code == 2, done.err[-3:]
+    cut = sum(len(content) != len(data) for content in damaged)
+    assert len(done.err) >= cut > 200
+    assert len(done.err) + len(done.out) - 1 == len(damaged)
+
+
+@pytest.fixture(scope="module")
+def faulty(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runner whose variants each go wrong in their own way."""
+    program = tmp_path_factory.mktemp("faulty") / "runner"
+    objects = [*folder.glob("obj/runner/*.o"), *folder.glob("obj/emulator/*.o")]
+    command = ["g++", *FLAGS, *INCLUDES, "-x", "c++", str(KERNELS / "outcomes.cu"), "-x", "none", *map(str, objects)]
+    done = subprocess.run([*command, "-pthread", "-o", str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+FAULTS = {
+    "good": "",
+    "before": "1 elements were written outside of checksum, the first at element -2 of 0 to 2",
+    "behind": "2 elements were written outside of checksum, the first at element 3 of 0 to 2",
+    "racy": "run 2 gave other bits than the first",
+    "large_block": "block (2048,1,1) is not possible",
+    "no_launch": "the emulator ran 0 kernels, 1 were expected: the output is not the kernel's",
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_each_fault_of_a_kernel_is_found(faulty: Path, tmp_path: Path, fault: str) -> None:
+    file = replace(exported(NAMES[4], StreamCase(64, 3)), variant=f"outcome.{fault}")
+    done = runner_call(faulty, tmp_path)("--repeat", "2", write(tmp_path / "cases", file))
+    assert done.err == []
+    assert done.code == (1 if FAULTS[fault] else 0)
+    assert FAULTS[fault] in done.out[0]
+
+
+def test_a_runner_that_dies_fails_that_case_and_the_others_still_run(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "dies"
+    script.write_text(f'#!/bin/sh\nfor file; do\n  grep -qa "case = bytes48" "$file" && kill -SEGV $$\n'
+                      f'  {folder.resolve() / RUNNER_NAME} "$file" | grep -v failed\ndone\n')  # fmt: skip
+    script.chmod(0o755)
+    cases = (StreamCase(16), StreamCase(48), StreamCase(64))
+    result = run_standalone(StandaloneTarget(RECORDER, script), Selection(variant(NAMES[4]), cases))
+    assert result.case_ids == tuple(case.id for case in cases)
+    assert [failure.case_id for failure in result.failures] == [cases[1].id]
+    assert result.failures[0].message == "the runner ended: killed by signal 11"
+
+
+def test_the_environment_holds_what_the_options_do_not_say(folder: Path, tmp_path: Path) -> None:
+    """SPARKCTL_EMULATOR_SHARED_LIMIT is not among it: the arch's own limit holds."""
+    write(tmp_path / "cases", exported(NAMES[1], DECODE))
+    environ = {**os.environ, "SPARKCTL_EMULATOR_SHARED_LIMIT": "1024"}
+    done = subprocess.run([folder / RUNNER_NAME, tmp_path / "cases"], env=environ, capture_output=True, check=False)
+    assert done.returncode == 0
