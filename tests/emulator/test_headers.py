@@ -5,15 +5,24 @@ from pathlib import Path
 
 import pytest
 from programs import FLAGS, INCLUDES, ROOT
+from tvm_ffi.libinfo import find_dlpack_include_path, find_include_path
 
 from sparkctl.toolchain import find_toolchain
 
 CSRC = ROOT / "csrc"
-EMULATOR = [f"emulator/{path.name}" for path in sorted((CSRC / "emulator").glob("*.h"))]
-SHARED = [
-    f"{folder}/{path.name}"
-    for folder in ("common", "ptx", "attention", "bench")
-    for path in sorted((CSRC / folder).glob("*.h"))
+HEADERS = sorted(str(path.relative_to(CSRC)) for suffix in ("*.h", "*.cuh") for path in CSRC.rglob(suffix))
+EMULATOR = [name for name in HEADERS if name.startswith("emulator/") and not name.startswith("emulator/ptx/")]
+BINDINGS = [name for name in HEADERS if name.startswith("bindings/")]
+SHARED = [name for name in HEADERS if not name.startswith(("emulator/", "bindings/"))]
+TVM_FFI = ["-I", find_include_path(), "-I", find_dlpack_include_path()]
+# What a variant's compile defines; templates are not instantiated here, so any values do.
+VARIANT = ["-DSPARK_BLOCK=256", "-DSPARK_MIN_BLOCKS=1", "-DSPARK_DYNAMIC_SMEM=0", "-DSPARK_DTYPE=__nv_bfloat16"]
+VARIANT += ["-DSPARK_HEAD_DIM=64", "-DSPARK_PAGED=0", "-DSPARK_STAGES=1", "-DSPARK_TILE=14"]
+RUNNER = ["-DSPARK_RUNNER_SHARED_LIMIT=1", "-DSPARK_RUNNER_STATIC_SHARED_LIMIT=1"]
+VARIANT += [
+    f"-DSPARK_ACCEPTS_{name}_{end}={value}"
+    for name in ("GROUP", "QO_LEN", "KV_LEN", "PAGE_SIZE", "NUM_SPLITS", "NUM_STATES")
+    for end, value in (("MIN", 1), ("MAX", 64))
 ]
 
 
@@ -23,9 +32,16 @@ def test_each_ptx_header_has_its_emulator_twin() -> None:
     assert on_gpu == on_cpu
 
 
-@pytest.mark.parametrize("header", SHARED + EMULATOR)
+def test_no_header_is_left_out() -> None:
+    ptx = [name for name in HEADERS if name.startswith("emulator/ptx/")]
+    assert sorted(SHARED + EMULATOR + BINDINGS + ptx) == HEADERS
+    assert {"attention/scores.cuh", "attention/split_kv_mma.cuh", "combine/combine.cuh"} <= set(SHARED)
+
+
+@pytest.mark.parametrize("header", SHARED + EMULATOR + BINDINGS)
 def test_a_header_compiles_alone_for_the_emulator(header: str) -> None:
-    command = ["g++", *FLAGS, *INCLUDES, "-fsyntax-only", "-x", "c++", "-"]
+    extra = [*VARIANT, "-Wno-unused-function"] if header.endswith(".cuh") else TVM_FFI if header in BINDINGS else RUNNER
+    command = ["g++", *FLAGS, *INCLUDES, *extra, "-fsyntax-only", "-x", "c++", "-"]
     done = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -44,6 +60,17 @@ def test_the_headers_compile_for_a_gpu_in_any_order(tmp_path: Path, backwards: b
     headers = SHARED[::-1] if backwards else SHARED
     source = tmp_path / "all.cu"
     source.write_text("".join(f'#include "{header}"\n' for header in headers))
-    command = [nvcc, "-arch=sm_80", "-std=c++17", "-I", str(CSRC), "-cubin", "-o", str(tmp_path / "all.cubin"), source]
+    command = [
+        nvcc,
+        "-arch=sm_80",
+        "-std=c++17",
+        *VARIANT,
+        "-I",
+        str(CSRC),
+        "-cubin",
+        "-o",
+        str(tmp_path / "all.cubin"),
+        source,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
