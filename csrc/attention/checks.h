@@ -1,8 +1,7 @@
 // Range checks of the launchers; the ranges themselves come from flags.yaml as SPARK_ACCEPTS_<NAME>_MIN and _MAX.
 #pragma once
 
-#include <cstdint>
-
+#include "common/integers.h"
 #include "common/status.h"
 #include "common/types.h"
 

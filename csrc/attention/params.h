@@ -2,7 +2,7 @@
 // Strides count elements and are 64-bit, so that no offset is formed in 32 bits.
 #pragma once
 
-#include <cstdint>
+#include "common/integers.h"
 
 namespace spark {
 

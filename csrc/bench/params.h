@@ -1,7 +1,7 @@
 // What the host hands to the read-ceiling kernel: a plain struct, no CUDA header.
 #pragma once
 
-#include <cstdint>
+#include "common/integers.h"
 
 namespace spark {
 

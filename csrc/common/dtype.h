@@ -1,7 +1,7 @@
 // The element types that kernels are compiled for, as params structs and bindings name them.
 #pragma once
 
-#include <cstdint>
+#include "common/integers.h"
 
 namespace spark {
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdarg>
-#include <cstdint>
 #include <cstdio>
+
+#include "common/integers.h"
 
 namespace spark {
 

@@ -13,14 +13,19 @@ using bf16 = __nv_bfloat16;
 using fp16 = __half;
 
 template <typename T>
-inline constexpr DType dtype_of = [] {
+struct DTypeOf {
   static_assert(sizeof(T) == 0, "dtype_of takes bf16 or fp16");
-  return DType::bf16;
-}();
+};
 template <>
-inline constexpr DType dtype_of<bf16> = DType::bf16;
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
+};
 template <>
-inline constexpr DType dtype_of<fp16> = DType::fp16;
+struct DTypeOf<fp16> {
+  static constexpr DType value = DType::fp16;
+};
+template <typename T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 // What one thread moves by one vector load: eight 16-bit elements.
 struct alignas(16) Vec16 {

@@ -2,10 +2,9 @@
 //   SPARK_REGISTER_VARIANT("decode", launch_decode);
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <vector>
 
+#include "common/integers.h"
 #include "common/status.h"
 
 namespace spark {

@@ -37,7 +37,8 @@ def select_variants(
     A pattern is a kernel name, a glob, or with a dot in it a variant name or glob; none selects every kernel.
     `where` maps an axis to the values kept; an axis that only some selected kernels have narrows only those.
     `arch` drops what it cannot run: kernels with a later min_arch, variants with more dynamic shared memory than
-    one block may have. Raises UsageError for an unknown kernel, axis or value, and when nothing is left.
+    one block may have. Raises UsageError for an unknown kernel, axis or value, when nothing is left, and for a variant
+    asked for by its full name that would be dropped.
     """
     variants = _matching(registry, patterns)
     for axis, values in (where or {}).items():
@@ -46,6 +47,9 @@ def select_variants(
         raise UsageError("no variant has all of the values asked for", hint=_where_text(where or {}))
     if arch is None:
         return tuple(variants)
+    named = [v for v in variants if "." in v.name and v.name in patterns and not runs_on(v, arch)]
+    if named:
+        raise UsageError(f"{named[0].name} does not run on {arch.name}", hint=_why_not(named[:1], arch))
     kept = tuple(variant for variant in variants if runs_on(variant, arch))
     if not kept:
         raise UsageError(f"nothing selected runs on {arch.name}", hint=_why_not(variants, arch))
@@ -122,6 +126,23 @@ def _why_not(variants: Sequence[Variant], arch: Arch) -> str:
     too_new = [v.kernel for v in variants if not arch.supports(v.kernel.min_arch)]
     if len(too_new) == len(variants):
         return "min_arch: " + ", ".join(_unique(f"{kernel.name} {kernel.min_arch.name}" for kernel in too_new))
-    least = min(v.dynamic_smem_bytes for v in variants if arch.supports(v.kernel.min_arch))
+    least = min((v for v in variants if arch.supports(v.kernel.min_arch)), key=lambda v: v.dynamic_smem_bytes)
     most = limits_for(arch).smem_per_block_optin
-    return f"the smallest needs {least} bytes of dynamic shared memory; a block on {arch.name} gets {most} at most"
+    needed = "it needs" if len(variants) == 1 else f"the smallest, {least.name}, needs"
+    reason = f"{needed} {least.dynamic_smem_bytes} bytes of dynamic shared memory; a block on {arch.name} gets {most}"
+    return f"{reason} at most{_what_fits(least, arch)}"
+
+
+def _what_fits(variant: Variant, arch: Arch) -> str:
+    """`; these fit: …`, the variants that run and differ in one axis alone; empty where there is none of the same kind.
+
+    Another dtype or head_dim is another task, not another choice.
+    """
+    fitting = [
+        other.name
+        for other in span_variants(variant.kernel)
+        if runs_on(other, arch)
+        and {name for (name, a), (_, b) in zip(variant.values, other.values, strict=True) if a != b}
+        in [{axis.name} for axis in variant.kernel.axes if axis.name not in ("dtype", "head_dim")]
+    ]
+    return f"; these fit: {', '.join(fitting)}" if fitting else ""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 
 from sparkctl.build import PlanResult
 from sparkctl.errors import WorkFailed
+from sparkctl.registry import find_project
 from sparkctl.runtime.manifest import read_manifest
 from sparkctl.toolchain import find_toolchain, run_tool
 
@@ -55,6 +59,32 @@ def test_touching_a_header_rebuilds_only_its_includers(built) -> None:
     assert statuses(result) == {"alpha.n1": "built", "alpha.n2": "built", "beta.n1": "up to date"}
     assert result.edges[0].reason == "csrc/common/scale.h changed"
     assert result.linked
+
+
+def test_an_edited_kernel_of_ours_rebuilds_its_own_objects_and_explain_names_them(tmp_path: Path) -> None:
+    if find_toolchain().nvcc is None:
+        pytest.skip("no nvcc: pip install 'sparkctl[toolchain]'")
+    project = find_project(None)
+    shutil.copytree(project / "csrc", tmp_path / "csrc")
+    shutil.copy(project / "flags.yaml", tmp_path)
+    variants = ["fa_split_gqa.bf16.d32", "fa_split_gqa.bf16.d32.s1", "attn_decode_split_kv.bf16.d32"]
+
+    def build() -> list[list[str]]:
+        """The rows that `build --explain` prints, of what it made."""
+        command = [sys.executable, "-m", "sparkctl.cli.app", "build", *variants, "--arch", "sm_90", "--explain"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
+        table = done.stdout.partition("cuda-sm_90-release: ")[0]
+        return [line.split(maxsplit=3) for line in table.splitlines()[1:]]
+
+    made = {row[0] for row in build()}
+    assert {*variants, "binding/decode"} <= made
+    assert build() == []
+    body = tmp_path / "csrc/attention/split_gqa.cuh"
+    body.write_text(body.read_text() + f'// {tmp_path}\nstatic_assert(sizeof(int) == 4, "{tmp_path}");\n')
+    rows = build()
+    assert [row[0] for row in rows] == ["fa_split_gqa.bf16.d32.s1", "fa_split_gqa.bf16.d32"]
+    assert all(row[1] == "built" and row[3] == "csrc/attention/split_gqa.cuh changed" for row in rows)
 
 
 def test_an_edit_with_an_old_mtime_rebuilds(built) -> None:

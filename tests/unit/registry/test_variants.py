@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from sparkctl.arch import parse_arch
 from sparkctl.errors import UsageError
-from sparkctl.registry import Axis, Kernel, Location, Registry, Variant, select_variants, span_variants
+from sparkctl.registry import (
+    Axis,
+    Kernel,
+    Location,
+    Registry,
+    Variant,
+    find_project,
+    load_registry,
+    select_variants,
+    span_variants,
+)
 
 
 def names(variants: Sequence[Variant]) -> list[str]:
@@ -110,8 +120,35 @@ def test_an_arch_drops_variants_that_need_more_shared_memory_than_a_block_may_ha
     assert {v.value("head_dim") for v in select_variants(registry, ["k_one"], arch=parse_arch("sm_86"))} == {64}
     with pytest.raises(UsageError) as caught:
         select_variants(registry, ["k_one"], arch=parse_arch("sm_86"), where={"head_dim": ["128"]})
+    least = names(select_variants(registry, ["k_one"], where={"head_dim": ["128"]}))[0]
+    reason = f"the smallest, {least}, needs 131072 bytes of dynamic shared memory; a block on sm_86 gets 101376 at most"
+    assert caught.value.hint == reason
+
+
+def test_a_variant_asked_for_by_name_is_not_dropped_in_silence(
+    registry_of: Callable[[str], Registry], sample_text: str
+) -> None:
+    registry = registry_of(sample_text.replace("dynamic_smem: 0", "dynamic_smem: head_dim * 1024"))
+    small, large = (
+        names(select_variants(registry, ["k_one"], where={"head_dim": [head_dim]}))[0] for head_dim in ("64", "128")
+    )
+    with pytest.raises(UsageError) as caught:
+        select_variants(registry, [small, large], arch=parse_arch("sm_86"))
+    assert caught.value.message == f"{large} does not run on sm_86"
+    reason = "it needs 131072 bytes of dynamic shared memory; a block on sm_86 gets 101376 at most"
+    assert caught.value.hint == reason
+    assert names(select_variants(registry, [small, large], arch=parse_arch("sm_90"))) == [small, large]
+
+
+def test_stages_that_do_not_fit_are_refused_with_those_that_do() -> None:
+    registry = load_registry(find_project() / "flags.yaml")
+    kernel = "attn_decode_split_kv_mma.bf16.d256"
+    with pytest.raises(UsageError) as caught:
+        select_variants(registry, [f"{kernel}.s4"], arch=parse_arch("sm_90"))
+    assert caught.value.message == f"{kernel}.s4 does not run on sm_90"
     assert caught.value.hint == (
-        "the smallest needs 131072 bytes of dynamic shared memory; a block on sm_86 gets 101376 at most"
+        "it needs 262144 bytes of dynamic shared memory; a block on sm_90 gets 232448 at most; "
+        f"these fit: {kernel}.s1, {kernel}, {kernel}.s4.kv32"
     )
 
 
