@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from sparkctl.ops.options import AttentionOptions
 pytestmark = pytest.mark.gpu
 
 KERNELS = ["attn_decode_split_kv", "attn_decode_split_kv_mma"]
+PAGED_KERNELS = ["attn_paged_decode_split_kv", "attn_paged_decode_split_kv_mma"]
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -73,19 +75,22 @@ def test_two_streams_at_once_do_not_disturb_each_other(make: Callable[..., Tenso
             assert_near(out, reference)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_graph_captured_short_replays_long(make: Callable[..., Tensors], kernel: str) -> None:
-    q, k, v = make(3, 4097)
+@pytest.mark.parametrize("optional", [False, True], ids=["plain", "options"])
+@pytest.mark.parametrize("kernel", [*KERNELS, *PAGED_KERNELS])
+def test_a_graph_captured_short_replays_long(make: Callable[..., Tensors], kernel: str, optional: bool) -> None:
+    q, k, v = make(3, 4100)
     kv_lens = torch.tensor([1, 1, 1], dtype=torch.int32, device="cuda")
     out = torch.full_like(q, float("nan"))
     workspace = ops.allocate_workspace(q, 16)
+    options = every_option(q, k.shape[1]) if optional else AttentionOptions(q.shape[-1] ** -0.5)
+    call = prepared(kernel, q, k, v, kv_lens, options, out=out, workspace=workspace)
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
-        ops.decode(q, k, v, kv_lens=kv_lens, kernel=kernel, out=out, workspace=workspace)
+        call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        ops.decode(q, k, v, kv_lens=kv_lens, kernel=kernel, out=out, workspace=workspace)
+        call()
     for lens in ([4097, 64, 0], [1, 4096, 513], [0, 0, 0]):
         kv_lens.copy_(torch.tensor(lens, dtype=torch.int32))
         out.fill_(float("nan"))
@@ -93,7 +98,41 @@ def test_a_graph_captured_short_replays_long(make: Callable[..., Tensors], kerne
             part.fill_(float("nan"))
         graph.replay()
         torch.cuda.synchronize()
-        assert_near(out, expected(q, k, v, kv_lens))
+        assert_near(out, attention_torch(q, k, v, kv_lens=kv_lens, options=options)[0])
+
+
+def every_option(q: torch.Tensor, kv_len: int) -> AttentionOptions:
+    """A window, a cap, a mask of its own for every head, and sinks."""
+    batch, qo_len, heads, head_dim = q.shape
+    generator = torch.Generator(q.device).manual_seed(2)
+    mask = torch.rand((batch, heads, qo_len, kv_len), device=q.device, generator=generator) < 0.6
+    sinks = torch.linspace(-2, 3, heads, device=q.device)
+    return AttentionOptions(head_dim**-0.5, causal=True, window=700, softcap=5.0, mask=mask, sinks=sinks)
+
+
+def prepared(
+    kernel: str,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    kv_lens: torch.Tensor,
+    options: AttentionOptions,
+    **given: Any,
+) -> Callable[[], Any]:
+    """The call of a kernel over these keys, contiguous or in shuffled pages of 20 keys that are made here."""
+    words = {name: getattr(options, name) for name in ("scale", "causal", "window", "softcap", "mask", "sinks")}
+    words |= {"kernel": kernel, **given}
+    if kernel not in PAGED_KERNELS:
+        return lambda: ops.decode(q, k, v, kv_lens=kv_lens, **words)
+    batch, entries = k.shape[0], k.shape[1] // 20
+    table = torch.randperm(batch * entries, device=q.device).view(batch, entries)
+    pages = []
+    for tensor in (k, v):
+        room = tensor.new_empty(batch * entries, 20, *tensor.shape[2:])
+        room[table.flatten()] = tensor.reshape(room.shape)
+        pages.append(room)
+    page_table = table.int()
+    return lambda: ops.paged_decode(q, *pages, page_table, kv_lens, **words)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
