@@ -137,6 +137,42 @@ def test_its_errors_are_those_of_the_tests_in_python(folder: Path, name: str) ->
     assert shares["runner"] == pytest.approx(shares["library"], rel=1e-3)
 
 
+def array(file: CaseFile, entry: TensorEntry) -> np.ndarray:
+    """A contiguous tensor of a file in fp64."""
+    assert entry.block is not None
+    raw = np.frombuffer(file.blocks[entry.block], dtype={"bf16": "<u2", "f32": "<f4", "f64": "<f8"}[entry.dtype])
+    values = (raw.astype("<u4") << 16).view("<f4") if entry.dtype == "bf16" else raw
+    return values.astype(np.float64).reshape(entry.shape)
+
+
+@pytest.mark.parametrize("rule", ["error", "relative L2 error", "lse error"])
+def test_each_rule_is_told_where_its_limit_is_the_tightest(run: Run, tmp_path: Path, rule: str) -> None:
+    file = exported(NAMES[3], CombineCase(2, 1, 3, 4))
+    if rule == "error":
+        index = file.expected["allowed"].block
+        assert index is not None
+        tight = (array(file, file.expected["allowed"]) / 1000).tobytes()
+        file = replace(file, blocks=(*file.blocks[:index], tight, *file.blocks[index + 1 :]))
+    else:
+        name = {"relative L2 error": "rel_l2", "lse error": "lse_error"}[rule]
+        file = replace(file, values={**file.values, name: "1e-9"})
+    done = run("--write", tmp_path / "outputs", write(tmp_path / "cases", file))
+    assert done.code == 1
+    result = decode_case((tmp_path / "outputs" / file.variant / f"{file.case}.out").read_bytes())
+    errors = {
+        name: np.abs(array(result, result.outputs[name]) - array(file, file.expected[name])) for name in ("out", "lse")
+    }
+    norms = np.sqrt((array(file, file.expected["out"]) ** 2).sum(-1))
+    shares = {
+        "error": (errors["out"].max(-1) / array(file, file.expected["allowed"])).max(),
+        "relative L2 error": (np.sqrt((errors["out"] ** 2).sum(-1)) / norms).max() / float(file.values["rel_l2"]),
+        "lse error": errors["lse"].max() / float(file.values["lse_error"]),
+    }
+    assert max(shares, key=shares.__getitem__) == rule
+    assert float(done.out[0].split()[1]) == pytest.approx(shares[rule], rel=1e-3)
+    assert f"; {rule} " in done.out[0]
+
+
 def test_outputs_are_written_bit_for_bit(run: Run, folder: Path, tmp_path: Path) -> None:
     """The same bits as through the library and Python."""
     case = replace(DECODE, layout="padded")
