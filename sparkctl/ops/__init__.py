@@ -4,6 +4,7 @@ from sparkctl.ops.call import plan_call
 from sparkctl.ops.combine import combine
 from sparkctl.ops.decode import decode
 from sparkctl.ops.merge_states import merge_states
+from sparkctl.ops.paged_cache import PagedCache
 from sparkctl.ops.paged_decode import paged_decode
 from sparkctl.ops.plan import DecodePlan, DecodeShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
@@ -19,6 +20,7 @@ def register() -> None:
 __all__ = [
     "DecodePlan",
     "DecodeShape",
+    "PagedCache",
     "Workspace",
     "allocate_workspace",
     "combine",

@@ -78,13 +78,18 @@ def run_call(
 
 
 def hand_over(
-    results: tuple[torch.Tensor, torch.Tensor], out: torch.Tensor | None, lse: torch.Tensor | None, return_lse: bool
+    result: torch.Tensor,
+    result_lse: torch.Tensor,
+    out: torch.Tensor | None,
+    return_lse: bool,
+    lse: torch.Tensor | None = None,
 ) -> Any:
-    """Plain torch's (out, lse) as the caller asked for them."""
-    result = results[0] if out is None else out.copy_(results[0])
+    """Plain torch's results as the caller asked for them: in `out` and `lse` where they are given."""
+    if out is not None:
+        result = out.copy_(result)
     if lse is not None:
-        return result, lse.copy_(results[1])
-    return (result, results[1]) if return_lse else result
+        result_lse = lse.copy_(result_lse)
+    return (result, result_lse) if return_lse or lse is not None else result
 
 
 def plan_call(

@@ -89,8 +89,8 @@ def decode(
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:
         return run_call(call, (q, k, v, kv_lens), out, lse, return_lse, workspace, options)
-    results = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
-    return hand_over(results, out, lse, return_lse)
+    result, result_lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
+    return hand_over(result, result_lse, out, return_lse, lse)
 
 
 def _check(

@@ -81,8 +81,8 @@ def paged_decode(
         return run_call(call, inputs, out, lse, return_lse, workspace, options)
     first_keys = None if window is None else kv_lens - shape.qo_len - window
     k, v = (gather_pages(pages, page_table, kv_lens, first_keys) for pages in (k_pages, v_pages))
-    results = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
-    return hand_over(results, out, lse, return_lse)
+    result, result_lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
+    return hand_over(result, result_lse, out, return_lse, lse)
 
 
 def _check(
