@@ -96,7 +96,9 @@ def test_the_same_seed_gives_the_same_files(call: Call, tmp_path: Path) -> None:
 def test_cases_of_huge_strides_are_left_out_and_said(call: Call, tmp_path: Path) -> None:
     words = ("test", "attn_decode_split_kv.bf16.d32", "-k", "huge_len or odd_group", "--export", tmp_path)
     done = call(*words)
-    assert done.stdout.startswith(f"6 cases of 1 variant in {tmp_path}, ")
+    names = [path.name for path in tmp_path.rglob("*.case")]
+    assert names and all(name.startswith("odd_group") for name in names)
+    assert done.stdout.startswith(f"{len(names)} cases of 1 variant in {tmp_path}, ")
     assert (
         "\nleft out: offsets_past_2_31-b1-kv3-h1-g4-q1-s1-huge_len-lse: its tensors span more than 2^31 elements\n"
         in done.stdout
