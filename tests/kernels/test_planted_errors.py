@@ -118,8 +118,8 @@ PLANTED = {
     ),
     "a thread's second row has the mask of its first": Planted(
         "attention/split_kv_mma.cuh",
-        "mask_row(p, batch, rows[half].head",
-        "mask_row(p, batch, rows[0].head",
+        "mask_smem[lane_id() / 4 + 8 * half]",
+        "mask_smem[lane_id() / 4]",
         DECODE,
         "rank4_heads",
     ),
@@ -132,8 +132,8 @@ PLANTED = {
     ),
     "the soft-cap is NaN where its exponential is infinite": Planted(
         "attention/scores.cuh",
-        "return p.softcap_log2 * (1.0f - 2.0f / (1.0f + exp2_fast(raw * p.softcap_scale)));",
-        "const float e = exp2_fast(raw * p.softcap_scale);\n  return p.softcap_log2 * ((e - 1.0f) / (e + 1.0f));",
+        "return p.softcap * (1.0f - 2.0f / (1.0f + exp2_fast(raw * p.softcap_scale)));",
+        "const float e = exp2_fast(raw * p.softcap_scale);\n  return p.softcap * ((e - 1.0f) / (e + 1.0f));",
         DECODE,
         "softcap_and_large_logits",
     ),

@@ -273,7 +273,11 @@ DECODE: tuple[Row, ...] = (
         "or qo_len, kv_len] or [batch, 1 or num_qo_heads, 1 or qo_len, kv_len]",
     ),
     ({"mask": every_second(shows(1, 40))}, ValueError, "mask has last stride 2, accepted is 1"),
-    ({"kernel": "zz"}, ValueError, "kernel is 'zz', accepted are auto, attn_decode_split_kv_mma, attn_decode_split_kv"),
+    (
+        {"kernel": "zz"},
+        ValueError,
+        "kernel is 'zz', accepted are auto, attn_decode_split_kv_mma, fa_split_gqa, attn_decode_split_kv",
+    ),
 )
 
 PAGED: tuple[Row, ...] = (
@@ -426,7 +430,7 @@ PAGED: tuple[Row, ...] = (
         {"kernel": "attn_decode_split_kv"},
         ValueError,
         "kernel is 'attn_decode_split_kv', accepted are auto, attn_paged_decode_split_kv_mma, "
-        "attn_paged_decode_split_kv",
+        "fa_split_gqa, attn_paged_decode_split_kv",
     ),
 )
 
