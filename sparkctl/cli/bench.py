@@ -26,7 +26,7 @@ Examples:
   sparkctl bench --seq 16k                      batch 1 and 8, 32/8 heads
   sparkctl bench --seq 4k,16k --batch 1,8 --heads 32/8,32/4
   sparkctl bench attn_decode_split_kv_mma --where stages=1,2,4
-  sparkctl bench --seq 16k --page-size none,1,16,64   contiguous, then in pages
+  sparkctl bench --seq 16k --page-size none,1,16   contiguous, then in pages
   sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
   sparkctl bench --seq 1k --ab num_splits=auto,4,8
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results

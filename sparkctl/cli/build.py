@@ -38,7 +38,7 @@ Examples:
   sparkctl build --backend emulator                 for the CPU
   sparkctl build --explain                          and why each edge ran
   sparkctl build --dry-run --set fast_math=0        only print the commands
-  sparkctl build attn_combine --runner              and the standalone test runner
+  sparkctl build attn_combine --runner              and the test runner
 """
 
 

@@ -39,8 +39,8 @@ Examples:
   sparkctl test --schedule random --async-mode early --seed 7
   sparkctl test --last-failed                       what failed last time
   sparkctl test --backend cuda --full --junit test.xml
-  sparkctl test attn_combine --runner               without Python beside the kernels
-  sparkctl test attn_combine --export cases/        as files for sparkctl-runner
+  sparkctl test attn_combine --runner               no Python beside them
+  sparkctl test attn_combine --export cases/        files for sparkctl-runner
 
 \b
 Exit codes: 0 all passed, 1 a case or a build failed, 2 nothing selected,
