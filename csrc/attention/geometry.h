@@ -46,14 +46,19 @@ struct QueryRow {
   KvRange keys;  // visible ones, before a mask; empty for a row that is padding
 };
 
-SPARK_HOST_DEVICE QueryRow query_row(const AttentionParams& p, int kv_head, int packed, int kv_len) {
+SPARK_HOST_DEVICE QueryRow query_row(const AttentionParams& p, int kv_head, int packed, int qo_len, int kv_len) {
   const int group = p.num_qo_heads / p.num_kv_heads;
   QueryRow row;
-  row.valid = packed < group * p.qo_len;
+  row.valid = packed < group * qo_len;
   row.position = row.valid ? packed / group : 0;
   row.head = kv_head * group + (row.valid ? packed % group : 0);
-  row.keys = row.valid ? visible_to(p, row.position, p.qo_len, kv_len) : KvRange{0, 0};
+  row.keys = row.valid ? visible_to(p, row.position, qo_len, kv_len) : KvRange{0, 0};
   return row;
+}
+
+// Where every sequence has p.qo_len queries.
+SPARK_HOST_DEVICE QueryRow query_row(const AttentionParams& p, int kv_head, int packed, int kv_len) {
+  return query_row(p, kv_head, packed, p.qo_len, kv_len);
 }
 
 // The number of keys of one sequence, never more than K and V hold.

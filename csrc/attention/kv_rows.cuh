@@ -12,11 +12,15 @@ struct ContiguousRows {
   static constexpr bool CONTIGUOUS = true;
   using Index = int;  // the key
 
-  SPARK_DEVICE ContiguousRows(const AttentionParams&, int batch) : batch_(batch) {}
+  SPARK_DEVICE ContiguousRows(const AttentionParams&, int batch) : batch_(batch), first_(0) {}
+
+  // Of a packed batch, whose batch stride is 0, the sequence begins where the one ahead of it ends.
+  SPARK_DEVICE ContiguousRows(const PrefillParams& p, int batch)
+      : batch_(batch), first_(p.kv_indptr == nullptr ? 0 : p.kv_indptr[batch]) {}
 
   template <typename T>
   SPARK_DEVICE const T* head_base(const void* tensor, const TensorStrides& stride, int head) const {
-    return static_cast<const T*>(tensor) + batch_ * stride.batch + head * stride.head;
+    return static_cast<const T*>(tensor) + batch_ * stride.batch + head * stride.head + first_ * stride.len;
   }
 
   SPARK_DEVICE Index look_up(int kv, int) const { return kv; }
@@ -31,6 +35,7 @@ struct ContiguousRows {
 
  private:
   int batch_;
+  int first_;  // key of the sequence in a packed batch
 };
 
 struct PagedRows {

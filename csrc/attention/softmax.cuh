@@ -16,4 +16,17 @@ SPARK_DEVICE float rescale_factor(float old_max, float new_max) {
   return exp2_fast(old_max - softmax_shift(new_max));
 }
 
+// Maximum and sum of one row: sum = sum of exp2(score - max), max -inf where nothing was seen.
+struct MergedRow {
+  float max;
+  float sum;
+};
+
+// One more logit in the denominator. The accumulators are rescaled to the same new maximum.
+SPARK_DEVICE void add_sink(MergedRow& row, float sink_log2) {
+  const float max = fmaxf(row.max, sink_log2);
+  row.sum = row.sum * rescale_factor(row.max, max) + exp2_fast(sink_log2 - softmax_shift(max));
+  row.max = max;
+}
+
 }  // namespace spark

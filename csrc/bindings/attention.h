@@ -1,6 +1,7 @@
 // What the attention operators share at the door: the query's side of the params, the partials, and the two launches.
 #pragma once
 
+#include "attention/geometry.h"
 #include "attention/params.h"
 #include "bindings/tensors.h"
 #include "bindings/variants.h"
@@ -159,10 +160,10 @@ inline DecodeParams query_params(const TensorView& q) {
   return p;
 }
 
-// K and V, [batch or num_pages, kv_len or page_size, num_kv_heads, head_dim] both.
+// K and V of one shape, which the caller has checked for k: rows of q's dtype, head_dim last, num_kv_heads before it.
 inline void set_kv(AttentionParams& p, const char* k_name, const TensorView& k, const char* v_name, const TensorView& v,
                    const TensorView& q) {
-  check_shape(v_name, v, {k.size(0), k.size(1), k.size(2), q.size(3)});
+  check_same_shape(v_name, v, k);
   for (const auto& [name, tensor] : {std::pair<const char*, const TensorView&>{k_name, k}, {v_name, v}}) {
     check_dtype(name, tensor, q.dtype());
     check_device(name, tensor, q.device());
@@ -171,7 +172,50 @@ inline void set_kv(AttentionParams& p, const char* k_name, const TensorView& k, 
   p.v = data_of(v);
   p.k_stride = row_strides(k_name, k);
   p.v_stride = row_strides(v_name, v);
-  p.num_kv_heads = int32_of("num_kv_heads", k.size(2));
+  p.num_kv_heads = int32_of("num_kv_heads", k.size(k.ndim() - 2));
+}
+
+inline constexpr int64_t LONGEST = int64_t{1} << 30;  // keys; what flags.yaml accepts
+
+// Ids that live on the device are not read; on the CPU those of pages that hold keys that a query may see are checked.
+// After set_pages and set_options; qo_indptr is nullptr where every sequence has p.qo_len queries.
+inline void check_page_ids(const AttentionParams& p, const int32_t* qo_indptr, const char* k_name, DLDevice device) {
+  if (device.device_type != kDLCPU || p.page_size == 0) return;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int qo_len = qo_indptr == nullptr ? p.qo_len : qo_indptr[b + 1] - qo_indptr[b];
+    const KvRange keys = visible_range(p, qo_len, p.kv_lens[b]);
+    for (int64_t entry = keys.begin / p.page_size; entry * p.page_size < keys.end; ++entry) {
+      const int32_t page = p.page_table[b * p.page_table_stride + entry];
+      if (page < 0 || page >= p.num_pages) {
+        TVM_FFI_THROW(ValueError) << "page_table[" << b << ", " << entry << "] is " << page << ", accepted is 0 to "
+                                  << p.num_pages - 1 << ", the pages of " << k_name;
+      }
+    }
+  }
+}
+
+// K and V in pages [num_pages, page_size, num_kv_heads, head_dim], and where the pages of each sequence are. Sets
+// kv_len to the keys that the table has room for.
+inline void set_pages(AttentionParams& p, const char* k_name, const TensorView& k, const char* v_name,
+                      const TensorView& v, const TensorView& page_table, const TensorView& kv_lens,
+                      const TensorView& q) {
+  check_rank(k_name, k, 4, "[num_pages, page_size, num_kv_heads, head_dim]");
+  check_shape(k_name, k, {k.size(0), k.size(1), k.size(2), p.head_dim});
+  set_kv(p, k_name, k, v_name, v, q);
+  check_rank("page_table", page_table, 2, "[batch, max_pages]");
+  check_shape("page_table", page_table, {p.batch, page_table.size(1)});
+  check_dtype("page_table", page_table, INT32);
+  check_device("page_table", page_table, q.device());
+  if (page_table.size(1) > 1 && page_table.stride(1) != 1) {
+    TVM_FFI_THROW(ValueError) << "page_table has last stride " << page_table.stride(1) << ", accepted is 1";
+  }
+  p.num_pages = int32_of("num_pages", k.size(0));
+  p.page_size = int32_of("page_size", k.size(1));
+  p.page_table = static_cast<const int32_t*>(data_of(page_table));
+  p.page_table_stride = page_table.stride(0);
+  p.kv_len = int32_of("kv_len", std::min(page_table.size(1) * k.size(1), LONGEST));
+  check_kv_lens(kv_lens, p.batch, p.kv_len, q.device());
+  p.kv_lens = static_cast<const int32_t*>(data_of(kv_lens));
 }
 
 // Where a call's results go.

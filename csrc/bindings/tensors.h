@@ -88,6 +88,14 @@ inline void check_shape(const char* name, const TensorView& tensor, std::initial
   }
 }
 
+inline void check_same_shape(const char* name, const TensorView& tensor, const TensorView& like) {
+  bool same = tensor.ndim() == like.ndim();
+  for (int i = 0; same && i < tensor.ndim(); ++i) same = tensor.size(i) == like.size(i);
+  if (!same) {
+    TVM_FFI_THROW(ValueError) << name << " has shape " << shape_text(tensor) << ", accepted is " << shape_text(like);
+  }
+}
+
 inline void check_rank(const char* name, const TensorView& tensor, int rank, const char* axes) {
   if (tensor.ndim() != rank) {
     TVM_FFI_THROW(ValueError) << name << " has shape " << shape_text(tensor) << ", accepted is rank " << rank << " "
@@ -132,8 +140,12 @@ inline std::array<int64_t, AXES> outer_strides(const char* name, const TensorVie
   return stride;
 }
 
-// Those of a [batch, len, heads, head_dim] tensor.
+// Those of a [batch, len, heads, head_dim] tensor, or of a packed [len, heads, head_dim] one, whose batch stride is 0.
 inline TensorStrides row_strides(const char* name, const TensorView& tensor) {
+  if (tensor.ndim() == 3) {
+    const std::array<int64_t, 2> packed = outer_strides<2>(name, tensor);
+    return {0, packed[0], packed[1]};
+  }
   const std::array<int64_t, 3> stride = outer_strides<3>(name, tensor);
   return {stride[0], stride[1], stride[2]};
 }

@@ -24,11 +24,6 @@ struct PartWeight {
 };
 
 // Maximum and sum over all parts; every warp computes them for itself, so no CTA barrier is needed.
-struct MergedRow {
-  float max;
-  float sum;
-};
-
 template <typename Source>
 SPARK_DEVICE MergedRow merge_softmax(const Source& source, int num_parts) {
   // the first 32 parts' pairs are loaded together, ahead of the reduction
@@ -43,13 +38,6 @@ SPARK_DEVICE MergedRow merge_softmax(const Source& source, int num_parts) {
     if (part.sum != 0.0f) sum += rescale_factor(part.max, max) * part.sum;
   }
   return {max, warp_sum(sum)};
-}
-
-// One more logit in the denominator. The values are merged under the same new maximum.
-SPARK_DEVICE void add_sink(MergedRow& row, float sink_log2) {
-  const float max = fmaxf(row.max, sink_log2);
-  row.sum = row.sum * rescale_factor(row.max, max) + exp2_fast(sink_log2 - softmax_shift(max));
-  row.max = max;
 }
 
 // acc += the part's factor * its values

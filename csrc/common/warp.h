@@ -63,4 +63,12 @@ SPARK_DEVICE float quad_sum(float x) {
 
 #endif
 
+// Over the LANES neighbouring lanes that `mask` names; lanes of other groups may be elsewhere meanwhile.
+template <int LANES>
+SPARK_DEVICE float group_sum(float x, unsigned mask) {
+#pragma unroll
+  for (int step = LANES / 2; step > 0; step /= 2) x += __shfl_xor_sync(mask, x, step);
+  return x;
+}
+
 }  // namespace spark

@@ -7,6 +7,9 @@ from sparkctl.ops.merge_states import merge_states
 from sparkctl.ops.paged_cache import PagedCache
 from sparkctl.ops.paged_decode import paged_decode
 from sparkctl.ops.plan import DecodePlan, DecodeShape
+from sparkctl.ops.prefill import prefill
+from sparkctl.ops.prefill_call import plan_prefill_call
+from sparkctl.ops.prefill_plan import PrefillPlan, PrefillShape
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 
 
@@ -21,6 +24,8 @@ __all__ = [
     "DecodePlan",
     "DecodeShape",
     "PagedCache",
+    "PrefillPlan",
+    "PrefillShape",
     "Workspace",
     "allocate_workspace",
     "combine",
@@ -28,5 +33,7 @@ __all__ = [
     "merge_states",
     "paged_decode",
     "plan_call",
+    "plan_prefill_call",
+    "prefill",
     "register",
 ]

@@ -15,6 +15,7 @@ from sparkctl.ops.flags import FlagSettings, FlagValue, allowed_by_flags, descri
 from sparkctl.ops.options import AttentionOptions
 from sparkctl.ops.plan import (
     KERNEL_PREFERENCE,
+    AttentionShape,
     DecodePlan,
     DecodeShape,
     accepted,
@@ -122,7 +123,7 @@ def plan_call(
         if kernel not in ("auto", chosen.kernel):
             raise ValueError(f"variant is {variant}, which is not a variant of the kernel {kernel} that is asked for")
         if not accepted(chosen, shape):
-            raise ValueError(f"variant {variant} does not accept {shape}; it accepts {_ranges(chosen)}")
+            raise ValueError(f"variant {variant} does not accept {shape}; it accepts {variant_ranges(chosen)}")
     if chosen is None:
         return None
     combine = combine_variant(library, shape.dtype, shape.head_dim)
@@ -230,25 +231,31 @@ def choose_call(
     )
     if call is not None:
         return call
-    reason = _no_variant(library, shape, family, kernel)
-    if forced:
-        raise ValueError(reason)
-    say_once(f"sparkctl.ops.{family} runs plain torch: {reason}")
+    candidates = [v for v in library.manifest.variants if serves(v, family) and kernel in ("auto", v.kernel)]
+    refuse_or_say(no_variant(candidates, shape, family), family, forced)
     return None
 
 
-def _no_variant(library: Library, shape: DecodeShape, family: str, kernel: str) -> str:
-    candidates = [v for v in library.manifest.variants if serves(v, family) and kernel in ("auto", v.kernel)]
+def refuse_or_say(reason: str, operator: str, forced: bool) -> None:
+    """ValueError where the caller insists on a library; else one warning that plain torch runs instead."""
+    if forced:
+        raise ValueError(reason)
+    say_once(f"sparkctl.ops.{operator} runs plain torch: {reason}")
+
+
+def no_variant(candidates: Sequence[BuiltVariant], shape: AttentionShape, operator: str) -> str:
+    """Why none of an operator's variants accepts a shape."""
     dims = sorted({int(v.values["head_dim"]) for v in candidates})
     if shape.head_dim not in dims:
-        built = ", ".join(map(str, dims)) or f"none: no {family} kernel is built"
+        built = ", ".join(map(str, dims)) or f"none: no {operator} kernel is built"
         return f"head_dim is {shape.head_dim}, accepted are {built}"
     nearest = [v for v in candidates if v.values["head_dim"] == shape.head_dim and v.values["dtype"] == shape.dtype]
-    ranges = _ranges((nearest or candidates)[0])
+    ranges = variant_ranges((nearest or candidates)[0])
     return f"no variant accepts group {shape.group}, qo_len {shape.qo_len}, dtype {shape.dtype}; accepted are {ranges}"
 
 
-def _ranges(variant: BuiltVariant) -> str:
+def variant_ranges(variant: BuiltVariant) -> str:
+    """What a variant is compiled for, and its ranges."""
     axes = ", ".join(f"{name} {value}" for name, value in variant.values.items())
     spans = ", ".join(f"{name} {a} to {'any' if b is None else b}" for name, (a, b) in variant.accepts.items())
     return f"{axes}, {spans}"

@@ -65,8 +65,13 @@ def check_query(q: Any, out: Any, lse: Any = None) -> str:
     """q's dtype in the registry's words, after the checks of q and of a given out and lse."""
     check_tensor("q", q)
     check_rank("q", q, 4, Q_AXES)
+    return check_rows(q, out, lse)
+
+
+def check_rows(q: torch.Tensor, out: Any, lse: Any) -> str:
+    """check_query for a q whose rank is right."""
     dtype = check_dtype("q", q)
-    if q.shape[3] < 1:
+    if q.shape[-1] < 1:
         raise ValueError("head_dim is 0, accepted is 1 or more")
     if out is not None:
         check_tensor("out", out)
@@ -75,7 +80,7 @@ def check_query(q: Any, out: Any, lse: Any = None) -> str:
     if lse is not None:
         import torch
 
-        check_output("lse", lse, q.shape[:3], torch.float32, q.device)
+        check_output("lse", lse, q.shape[:-1], torch.float32, q.device)
     return dtype
 
 
@@ -103,12 +108,12 @@ def check_int32(name: str, value: Any, q: torch.Tensor) -> None:
     check_device(name, value, "q", q)
 
 
-def check_kv_lens(kv_lens: Any, q: torch.Tensor, kv_len: int, what: str) -> None:
+def check_kv_lens(kv_lens: Any, q: torch.Tensor, batch: int, kv_len: int, what: str) -> None:
     """int32 [batch]; on the CPU every value in 0 … kv_len, on a device none is read."""
     check_tensor("kv_lens", kv_lens)
-    check_shape("kv_lens", kv_lens, (q.shape[0],), "[batch]")
+    check_shape("kv_lens", kv_lens, (batch,), "[batch]")
     check_int32("kv_lens", kv_lens, q)
-    on_cpu = kv_lens.device.type == "cpu" and q.shape[0] > 0
+    on_cpu = kv_lens.device.type == "cpu" and batch > 0
     if on_cpu and not 0 <= int(kv_lens.min()) <= int(kv_lens.max()) <= kv_len:
         raise ValueError(f"kv_lens is {kv_lens.tolist()}, accepted is 0 to {kv_len}, {what}")
 

@@ -108,6 +108,6 @@ def _check(
         checks.check_same(name, tensor, "q", q)
     checks.check_heads(num_qo_heads, num_kv_heads)
     if kv_lens is not None:
-        checks.check_kv_lens(kv_lens, q, kv_len, "the length of k")
+        checks.check_kv_lens(kv_lens, q, batch, kv_len, "the length of k")
     planned = checks.check_plan(num_splits, max_kv_len, kv_len, "the length of k")
     return DecodeShape(batch, qo_len, num_qo_heads, num_kv_heads, head_dim, planned, dtype)

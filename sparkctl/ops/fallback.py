@@ -28,11 +28,13 @@ def attention_torch(
     *,
     kv_lens: torch.Tensor | None,
     options: AttentionOptions,
+    qo_lens: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """out [batch, qo_len, num_qo_heads, head_dim] in q's dtype and lse [batch, qo_len, num_qo_heads] in fp32.
 
     q [batch, qo_len, num_qo_heads, head_dim], k and v [batch, kv_len, num_kv_heads, head_dim]. fp32 throughout; keys
-    at or past a sequence's length, or that a window hides from every query, are not read.
+    at or past a sequence's length, or that a window hides from every query, are not read. With qo_lens [batch] a
+    sequence's queries are its first ones, and the rows behind them mean nothing.
     """
     import torch
 
@@ -46,7 +48,8 @@ def attention_torch(
         else kv_lens.to(device=q.device, dtype=torch.int64)
     )
     present = positions[None, :] < lens[:, None]  # [batch, kv_len]
-    own = lens[:, None] - qo_len + torch.arange(qo_len, device=q.device)  # position of each query, [batch, qo_len]
+    first = lens - (qo_len if qo_lens is None else qo_lens.long())  # position of each sequence's first query
+    own = first[:, None] + torch.arange(qo_len, device=q.device)  # position of each query, [batch, qo_len]
     visible = present[:, None, :].expand(batch, qo_len, kv_len)
     if options.causal:
         visible = visible & (positions <= own[:, :, None])
@@ -58,7 +61,7 @@ def attention_torch(
     visible = visible.expand(batch, num_qo_heads, qo_len, kv_len).reshape(batch, num_kv_heads, group, qo_len, kv_len)
 
     # unused keys may hold anything, NaN too: they must not enter a product
-    used = present if options.window is None else present & (positions >= (lens - qo_len - options.window)[:, None])
+    used = present if options.window is None else present & (positions >= (first - options.window)[:, None])
     unused = ~used[:, :, None, None]
     k32 = k.float().masked_fill(unused, 0.0)
     v32 = v.float().masked_fill(unused, 0.0)
@@ -142,3 +145,15 @@ def gather_pages(
         shape = (page_table.shape[0], page_table.shape[1] * page_size, *pages.shape[2:])
         return torch.zeros(shape, dtype=pages.dtype, device=pages.device)
     return pages[ids].flatten(1, 2)
+
+
+def unpack(packed: torch.Tensor, indptr: torch.Tensor, longest: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(padded [batch, longest, …], present [batch, longest]) of packed [total, …], row indptr[b] being b's first."""
+    import torch
+
+    starts, lens = indptr[:-1, None].long(), indptr.diff()[:, None]
+    rows = torch.arange(longest, device=packed.device)
+    present = rows < lens
+    if packed.shape[0] == 0:
+        return packed.new_zeros((*present.shape, *packed.shape[1:])), present
+    return packed[(starts + rows).clamp(max=packed.shape[0] - 1)], present

@@ -114,6 +114,6 @@ def _check(
     checks.check_shape("page_table", page_table, (batch, page_table.shape[1]), "[batch, max_pages]")
     checks.check_int32("page_table", page_table, q)
     capacity = page_table.shape[1] * page_size
-    checks.check_kv_lens(kv_lens, q, capacity, CAPACITY)
+    checks.check_kv_lens(kv_lens, q, batch, capacity, CAPACITY)
     planned = checks.check_plan(num_splits, max_kv_len, capacity, CAPACITY)
     return DecodeShape(batch, qo_len, num_qo_heads, num_kv_heads, head_dim, planned, dtype, page_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sparkctl.runtime.manifest import BuiltVariant
 
@@ -38,6 +39,23 @@ BYTES_IN_FLIGHT_PER_SM = 64 * 1024
 # adds to the merge. docs/kernels/decode.md has where they come from.
 CTA_OVERHEAD_TILES = 10.0
 MERGE_TILES_PER_SPLIT = 0.22
+
+
+class AttentionShape(Protocol):
+    """What the shapes of all attention calls have."""
+
+    @property
+    def group(self) -> int: ...
+    @property
+    def qo_len(self) -> int: ...
+    @property
+    def kv_len(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def page_size(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +125,7 @@ def passes_for(kernel: str, shape: DecodeShape) -> int:
     return -(-shape.group * shape.qo_len // ROWS_PER_CTA[kernel])
 
 
-def accepted(variant: BuiltVariant, shape: DecodeShape) -> bool:
+def accepted(variant: BuiltVariant, shape: AttentionShape) -> bool:
     """Whether a variant is compiled for the shape's dtype and head_dim, and its ranges hold the rest."""
     if variant.values["dtype"] != shape.dtype or variant.values["head_dim"] != shape.head_dim:
         return False

@@ -9,8 +9,9 @@ from sparkctl.registry.model import Kernel, Variant
 from sparkctl.testing.combine_cases import combine_cases
 from sparkctl.testing.decode_cases import decode_cases
 from sparkctl.testing.merge_cases import merge_cases
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, MergeCase, StreamCase
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, MergeCase, PrefillCase, StreamCase
 from sparkctl.testing.paged_cases import paged_cases
+from sparkctl.testing.prefill_cases import paged_prefill_cases, prefill_cases
 
 
 def stream_cases(grid: Grid) -> tuple[StreamCase, ...]:
@@ -31,12 +32,16 @@ CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
     "attn_paged_decode_split_kv": paged_cases,
     "attn_paged_decode_split_kv_mma": paged_cases,
     "fa_split_gqa": decode_cases,
+    "attn_prefill_split_q": prefill_cases,
     "attn_combine": combine_cases,
     "attn_merge_states": merge_cases,
     "stream_read": stream_cases,
 }
 # In place of the above for the variants of a kernel that is compiled for either kind of K and V.
-PAGED_CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {"fa_split_gqa": paged_cases}
+PAGED_CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
+    "fa_split_gqa": paged_cases,
+    "attn_prefill_split_q": paged_prefill_cases,
+}
 
 
 def kernels_with_cases() -> frozenset[str]:
@@ -75,6 +80,13 @@ def run_time_values(case: Case, name: str) -> tuple[int, ...]:
                 "kv_len": (*case.kv_lens, case.kv_capacity),
                 "page_size": () if case.page_size is None else (case.page_size,),
                 "num_splits": () if case.num_splits is None else (case.num_splits,),
+            }
+        case PrefillCase():
+            values = {
+                "group": (case.group,),
+                "qo_len": case.qo_lens,
+                "kv_len": (*case.kv_lens, case.kv_capacity),
+                "page_size": () if case.page_size is None else (case.page_size,),
             }
         case CombineCase():
             values = {"qo_len": (case.qo_len,), "num_splits": (case.num_splits,)}

@@ -17,6 +17,7 @@ from sparkctl.testing.model import (
     Layout,
     MaskKind,
     MergeCase,
+    PrefillCase,
     SplitPattern,
     StateLayout,
     StatePattern,
@@ -105,7 +106,7 @@ def make_decode_inputs(case: DecodeCase, dtype: str, head_dim: int, device: str,
     return DecodeInputs(place_q(q, case.layout), *place_kv(k, v, case.layout), kv_lens, None, mask, sinks)
 
 
-def make_mask(case: DecodeCase, generator: Any, device: str) -> Tensor | None:
+def make_mask(case: DecodeCase | PrefillCase, generator: Any, device: str) -> Tensor | None:
     """A random mask as a view that starts at an odd byte inside memory that would show every key."""
     import torch
 
@@ -143,7 +144,7 @@ def make_sinks(heads: int, generator: Any, device: str) -> Tensor:
     return sinks
 
 
-def place_in_pages(k: Tensor, v: Tensor, case: DecodeCase, generator: Any) -> Pages:
+def place_in_pages(k: Tensor, v: Tensor, case: DecodeCase | PrefillCase, generator: Any) -> Pages:
     """The keys of k and v [batch, max_pages * page_size, …] in shuffled pages, some of them nobody's and poisoned."""
     import torch
 

@@ -182,7 +182,107 @@ class StreamCase:
         return f"bytes{self.size_bytes}-blocks{self.blocks}"
 
 
-Case = DecodeCase | CombineCase | MergeCase | StreamCase
+@dataclass(frozen=True, slots=True)
+class PrefillCase:
+    """One call of a prefill kernel.
+
+    q is packed with qo_indptr where `packed_q`; else all sequences have the same qo_len. K and V are packed with
+    kv_indptr where `packed_kv`, in pages with a page_size, and padded otherwise; `slack`, pages and labels mean what
+    they mean to DecodeCase. A `mask` shows six keys of ten and hides whole rows, or all where labelled `mask_all_rows`.
+    """
+
+    qo_lens: tuple[int, ...]
+    kv_lens: tuple[int, ...]
+    num_kv_heads: int = 1
+    group: int = 1
+    packed_q: bool = False
+    packed_kv: bool = False
+    slack: int | None = None
+    page_size: int | None = None
+    causal: bool = False
+    window: int | None = None
+    softcap: float | None = None
+    mask: MaskKind = "none"
+    sinks: bool = False
+    layout: Layout = "contiguous"
+    logits: Logits = "unit"
+    return_lse: bool = True
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.qo_lens) != len(self.kv_lens):
+            raise ValueError(f"{len(self.qo_lens)} query lengths and {len(self.kv_lens)} key lengths")
+        if not self.packed_q and len(set(self.qo_lens)) > 1:
+            raise ValueError(f"ragged queries {self.qo_lens} need packed_q")
+        if self.packed_kv and (self.slack is not None or self.page_size is not None):
+            raise ValueError("packed keys have neither slack nor pages")
+        if self.page_size is not None and self.slack is None:
+            raise ValueError("a paged case needs a slack: its lengths are always passed")
+        if self.slack is None and not self.packed_kv and len(set(self.kv_lens)) > 1:
+            raise ValueError(f"ragged lengths {self.kv_lens} need a slack or packed_kv")
+
+    @property
+    def batch(self) -> int:
+        return len(self.kv_lens)
+
+    @property
+    def qo_len(self) -> int:
+        """The longest query sequence."""
+        return max(self.qo_lens)
+
+    @property
+    def num_qo_heads(self) -> int:
+        return self.num_kv_heads * self.group
+
+    @property
+    def kv_capacity(self) -> int:
+        """The keys that a sequence has room for; the longest sequence where packed."""
+        if self.page_size is not None:
+            return self.max_pages * self.page_size
+        return max(self.kv_lens) + (self.slack or 0)
+
+    @property
+    def max_pages(self) -> int:
+        """Entries of a row of the page table."""
+        assert self.page_size is not None
+        return -(-max(self.kv_lens) // self.page_size) + (self.slack or 0)
+
+    @property
+    def first_keys(self) -> tuple[int, ...]:
+        """The first key of each sequence that some query may see."""
+        if self.window is None:
+            return (0,) * self.batch
+        return tuple(max(0, kv - qo - self.window) for qo, kv in zip(self.qo_lens, self.kv_lens, strict=True))
+
+    @property
+    def work(self) -> int:
+        """Scores, padding among them, as if nothing were hidden: the emulator's time is proportional to it."""
+        lens = zip(self.qo_lens, self.kv_lens, strict=True)
+        return sum(padded_rows(self.group * qo) * kv for qo, kv in lens) * self.num_kv_heads
+
+    @property
+    def id(self) -> str:
+        queries = ".".join(map(str, self.qo_lens)) + "packed" if self.packed_q else str(self.qo_lens[0])
+        keys = str(self.kv_lens[0])
+        if self.packed_kv or self.slack is not None:
+            keys = ".".join(map(str, self.kv_lens)) + ("packed" if self.packed_kv else f"+{self.slack}")
+        parts = [
+            self.label,
+            f"b{self.batch}-q{queries}-kv{keys}-h{self.num_kv_heads}-g{self.group}",
+            f"p{self.page_size}" if self.page_size is not None else "",
+            "causal" if self.causal else "",
+            self.layout if self.layout != "contiguous" else "",
+            "large" if self.logits == "large" else "",
+            f"w{self.window}" if self.window is not None else "",
+            f"cap{self.softcap:g}" if self.softcap is not None else "",
+            f"mask_{self.mask}" if self.mask != "none" else "",
+            "sinks" if self.sinks else "",
+            "lse" if self.return_lse else "",
+        ]
+        return "-".join(part for part in parts if part)
+
+
+Case = DecodeCase | PrefillCase | CombineCase | MergeCase | StreamCase
 
 
 def case_seed(case: Case, seed: int = 0) -> int:

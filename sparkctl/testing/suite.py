@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry.model import Variant
 from sparkctl.testing.compare import compare_outputs
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, StreamCase
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, PrefillCase, StreamCase
 from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode, prepare_merge
+from sparkctl.testing.prepare_prefill import prepare_prefill
 from sparkctl.testing.results import CaseFailure, CaseSkip, Selection, VariantResult
 from sparkctl.testing.stream import run_stream
 
@@ -84,6 +85,8 @@ def run_case(target: Target, variant: Variant, case: Case) -> Outcome:
         match case:
             case DecodeCase():
                 return judge(target, prepare_decode(target, variant, case))
+            case PrefillCase():
+                return judge(target, prepare_prefill(target, variant, case))
             case CombineCase():
                 return judge(target, prepare_combine(target, variant, case))
             case MergeCase():
