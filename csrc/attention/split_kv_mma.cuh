@@ -6,30 +6,12 @@
 // state, so the main loop has no CTA barrier. The warps' states are merged once, in shared memory, at the end.
 #pragma once
 
-#include "attention/geometry.h"
 #include "attention/kv_rows.cuh"
-#include "attention/scores.cuh"
-#include "attention/softmax.cuh"
-#include "attention/swizzle.h"
+#include "attention/mma_tile.cuh"
 #include "common/memory.h"
-#include "common/types.h"
-#include "common/warp.h"
-#include "ptx/cp_async.h"
 #include "ptx/griddepcontrol.h"
-#include "ptx/ldmatrix.h"
-#include "ptx/mma.h"
 
 namespace spark {
-
-constexpr int MMA_ROWS = 16;  // query rows of one m16n8k16, and the kv rows that a warp owns in a tile
-
-// What one warp carries through the keys. A thread holds rows `lane / 4` and `lane / 4 + 8`.
-template <int HEAD_DIM>
-struct MmaDecodeState {
-  float acc[HEAD_DIM / 8][4];  // [16, HEAD_DIM] in m16n8 fragments
-  float max[2];
-  float sum[2];  // of this thread's columns only, until the end
-};
 
 // Where the A fragments of Q live between tiles.
 enum class QFrag {
@@ -91,172 +73,23 @@ struct Query<T, HEAD_DIM, QFrag::reload> {
   }
 };
 
-// global -> shared: this warp's 16 rows from key `kv` on; rows at or past `kv_end` are filled with zeros and not read.
-// Lane l has looked up the row of key kv + l % 16.
-template <typename T, int HEAD_DIM, typename Rows>
-SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* base_gmem, const TensorStrides& stride,
-                                  typename Rows::Index mine, int kv, int kv_end) {
-  constexpr int CHUNKS = HEAD_DIM / 8;
-  static_assert(MMA_ROWS * CHUNKS % 32 == 0, "every lane copies the same number of chunks");
-  if constexpr (Rows::CONTIGUOUS && 32 % CHUNKS == 0) {
-    // a lane stays in its column of chunks, so one pointer walks down the rows: 2 to 3 % at batch 1 against addresses
-    // formed anew; H200, docs/kernels/decode.md
-    constexpr int STEP = 32 / CHUNKS;
-    const int chunk = lane_id() % CHUNKS;
-    const int first = lane_id() / CHUNKS;
-    const T* source = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, first)) + chunk * 8;
-#pragma unroll
-    for (int i = 0; i < MMA_ROWS / STEP; ++i) {
-      const int row = first + i * STEP;
-      ptx::cp_async_cg_16(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk), source, kv + row < kv_end);
-      source += STEP * stride.len;
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < MMA_ROWS * CHUNKS / 32; ++i) {
-      const int index = lane_id() + 32 * i;
-      const int row = index / CHUNKS;
-      const int chunk = index % CHUNKS;
-      const T* row_gmem = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, row));
-      ptx::cp_async_cg_16(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk), row_gmem + chunk * 8, kv + row < kv_end);
-    }
-  }
-}
-
-// S = Q K^T  [16, 16 keys of this warp]
-template <typename T, int HEAD_DIM, QFrag Q_FRAG>
-SPARK_DEVICE void multiply_qk(float (&score)[2][4], const Query<T, HEAD_DIM, Q_FRAG>& query, const T* k_smem) {
-  const int lane = lane_id();
-  const int row = lane % 8 + 8 * (lane / 16);
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) score[n][i] = 0.0f;
-  }
-#pragma unroll
-  for (int k = 0; k < HEAD_DIM / 16; ++k) {
-    uint32_t q_frag[4];
-    query.fragment(q_frag, k);
-    uint32_t k_frag[4];  // keys 0-7: registers 0 and 1; keys 8-15: registers 2 and 3
-    ptx::ldmatrix_x4(k_frag, k_smem + swizzled_offset<HEAD_DIM>(row, 2 * k + lane / 8 % 2));
-    const uint32_t low[2] = {k_frag[0], k_frag[1]};
-    const uint32_t high[2] = {k_frag[2], k_frag[3]};
-    ptx::mma_m16n8k16<T>(score[0], q_frag, low, score[0]);
-    ptx::mma_m16n8k16<T>(score[1], q_frag, high, score[1]);
-  }
-}
-
-// Raw q . k -> scores in the log2 domain, -inf where a row does not see the key. `kv` is the key of this warp's first
-// column.
-SPARK_DEVICE void finish_scores(float (&score)[2][4], const AttentionParams& p, const QueryRow (&rows)[2],
-                                const uint8_t* const* mask_smem, int kv) {
-  const int first = kv + (lane_id() % 4) * 2;
-  if (p.softcap != 0.0f) {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) score[n][i] = soft_cap(p, score[n][i]);
-    }
-  }
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float& s = score[n][i];
-      s = contains(rows[i / 2].keys, first + n * 8 + i % 2) ? s * p.scale_log2 : kNegInf;
-    }
-  }
-  if (p.mask == nullptr) return;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const uint8_t* mask = mask_smem[lane_id() / 4 + 8 * half];
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float& s = score[n][2 * half + j];
-        if (s != kNegInf && mask[first + n * 8 + j] == 0) s = kNegInf;  // -inf: outside of the keys, or hidden anyway
-      }
-    }
-  }
-}
-
-// Scores -> weights, and the state under the new maximum.
-template <int HEAD_DIM>
-SPARK_DEVICE void update_softmax(MmaDecodeState<HEAD_DIM>& state, float (&score)[2][4]) {
-  float factor[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float max = state.max[half];
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        max = fmaxf(max, score[n][2 * half + j]);
-      }
-    }
-    max = quad_max(max);
-    factor[half] = rescale_factor(state.max[half], max);
-    const float shift = softmax_shift(max);
-    float sum = state.sum[half] * factor[half];
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float& s = score[n][2 * half + j];
-        s = exp2_fast(s - shift);
-        sum += s;
-      }
-    }
-    state.max[half] = max;
-    state.sum[half] = sum;
-  }
-  // Multiplying by 1 changes nothing: skip it while no maximum of the warp moved.
-  if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
-#pragma unroll
-    for (int n = 0; n < HEAD_DIM / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) state.acc[n][i] *= factor[i / 2];
-    }
-  }
-}
-
-// O += P V  [16, HEAD_DIM]; the score fragments are the A fragments of P as they lie.
-template <typename T, int HEAD_DIM>
-SPARK_DEVICE void multiply_pv(MmaDecodeState<HEAD_DIM>& state, const float (&weight)[2][4], const T* v_smem) {
-  const uint32_t p_frag[4] = {pack2<T>(weight[0][0], weight[0][1]), pack2<T>(weight[0][2], weight[0][3]),
-                              pack2<T>(weight[1][0], weight[1][1]), pack2<T>(weight[1][2], weight[1][3])};
-  const int lane = lane_id();
-  const int row = lane % 16;
-#pragma unroll
-  for (int n = 0; n < HEAD_DIM / 8; n += 2) {
-    uint32_t v_frag[4];  // columns of chunk n: registers 0 and 1; of chunk n + 1: registers 2 and 3
-    ptx::ldmatrix_x4_trans(v_frag, v_smem + swizzled_offset<HEAD_DIM>(row, n + lane / 16));
-    const uint32_t low[2] = {v_frag[0], v_frag[1]};
-    const uint32_t high[2] = {v_frag[2], v_frag[3]};
-    ptx::mma_m16n8k16<T>(state.acc[n], p_frag, low, state.acc[n]);
-    ptx::mma_m16n8k16<T>(state.acc[n + 1], p_frag, high, state.acc[n + 1]);
-  }
-}
-
 // Puts this warp's state where all threads can read it: acc_smem [WARPS, 16, HEAD_DIM], max and sum [WARPS, 16].
 template <int HEAD_DIM>
-SPARK_DEVICE void publish_state(const MmaDecodeState<HEAD_DIM>& state, float* acc_smem, float* max_smem,
-                                float* sum_smem) {
+SPARK_DEVICE void publish_state(const MmaState<HEAD_DIM, 1>& state, float* acc_smem, float* max_smem, float* sum_smem) {
   const int lane = lane_id();
   float* warp_acc = acc_smem + warp_id() * MMA_ROWS * HEAD_DIM;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = lane / 4 + 8 * half;
-    const float sum = quad_sum(state.sum[half]);
+    const float sum = quad_sum(state.sum[0][half]);
     if (lane % 4 == 0) {
-      max_smem[warp_id() * MMA_ROWS + row] = state.max[half];
+      max_smem[warp_id() * MMA_ROWS + row] = state.max[0][half];
       sum_smem[warp_id() * MMA_ROWS + row] = sum;
     }
 #pragma unroll
     for (int n = 0; n < HEAD_DIM / 8; ++n) {
       *reinterpret_cast<float2*>(warp_acc + swizzled_offset_fp32<HEAD_DIM>(row, n * 8 + (lane % 4) * 2)) =
-          make_float2(state.acc[n][2 * half], state.acc[n][2 * half + 1]);
+          make_float2(state.acc[0][n][2 * half], state.acc[0][n][2 * half + 1]);
     }
   }
 }
@@ -343,8 +176,8 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   const auto copy_tile = [&](T* tile_smem, const T* base_gmem, const TensorStrides& stride, int tile,
                              typename Rows::Index mine) {
     if (tile < num_tiles) {
-      copy_rows_async<T, HEAD_DIM, Rows>(tile_smem + tile % STAGES * TILE, base_gmem, stride, mine, first_key(tile),
-                                         range.end);
+      copy_rows_async<T, HEAD_DIM, MMA_ROWS, Rows>(tile_smem + tile % STAGES * TILE, base_gmem, stride, mine,
+                                                   first_key(tile), range.end);
     }
     ptx::cp_async_commit_group();  // empty past the last tile, so that groups keep counting tiles
   };
@@ -370,22 +203,28 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     __syncthreads();  // Q is written
   }
 
-  MmaDecodeState<HEAD_DIM> state = {};
-  state.max[0] = state.max[1] = kNegInf;
+  const auto fragment = [&](uint32_t (&frag)[4], int, int k) { query.fragment(frag, k); };
+  const auto keys_of = [&](int, int half) { return query_rows[half].keys; };
+  const auto mask_of = [&](int, int half) { return mask_smem[lane_id() / 4 + 8 * half]; };
+
+  MmaState<HEAD_DIM, 1> state;
+  clear_state(state);
   for (int tile = 0; tile < num_tiles; ++tile) {
     const int stage_offset = tile % STAGES * TILE;
     const typename Rows::Index current = ahead;  // of tile + STAGES, looked up one tile ago
     ahead = look_up(tile + STAGES + 1);
-    float score[2][4];
+    float score[1][2][4];
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // K of this tile, as copied by all lanes, is visible
-    multiply_qk<T, HEAD_DIM>(score, query, k_smem + stage_offset);
+    multiply_qk<T, HEAD_DIM>(score, fragment, k_smem + stage_offset);
     __syncwarp();  // all lanes have read K before its stage is refilled
     copy_tile(k_smem, k_gmem, p.k_stride, tile + STAGES, current);
 
-    finish_scores(score, p, query_rows, mask_smem, first_key(tile));
-    update_softmax<HEAD_DIM>(state, score);
+    cap_scores(score, p);
+    scale_scores(score, p.scale_log2);
+    hide_scores(score, p, first_key(tile), keys_of, mask_of);
+    update_softmax(state, score, 1.0f);
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // V of this tile is visible

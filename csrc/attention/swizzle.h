@@ -18,6 +18,24 @@ SPARK_HOST_DEVICE int swizzled_offset(int row, int chunk) {
   return row * HEAD_DIM + moved * 8;
 }
 
+// swizzled_offset of the chunks 2 * i + odd of one row, `odd` being 0 or 1: the part that the swizzle moves is kept
+// apart from what is known when compiling, so that few addresses are computed and held. Rows a multiple of 8 further on
+// are moved alike.
+template <int HEAD_DIM>
+struct SwizzledRow {
+  static constexpr int MOVED = HEAD_DIM % 64 == 0 ? 7 : 3;  // bits of the chunk
+
+  SPARK_HOST_DEVICE SwizzledRow(int row, int odd)
+      : first(row * HEAD_DIM), key((HEAD_DIM % 64 == 0 ? row & 7 : (row >> 1) & 3) ^ odd) {}
+
+  SPARK_HOST_DEVICE int offset(int even_chunk) const {
+    return first + (even_chunk & ~MOVED) * 8 + ((even_chunk & MOVED) ^ key) * 8;
+  }
+
+  int first;
+  int key;
+};
+
 // Element offset of (row, col) in a [rows, HEAD_DIM] tile of fp32: four neighbouring rows use different banks, and runs
 // of eight columns stay together.
 template <int HEAD_DIM>

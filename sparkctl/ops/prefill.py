@@ -60,9 +60,9 @@ def prefill(
 
     `kernel` and `variant` force a choice; `backend` "auto" runs the library for CUDA tensors and plain torch for CPU
     tensors, "emulator" the CPU emulator's library. Returns out shaped as q, or (out, lse) with lse float32 [batch,
-    qo_len, num_qo_heads] or [total_qo, num_qo_heads] in natural log; `out` and `lse` are written in place where they are
-    given. With `explain` nothing runs and the PrefillPlan is
-    returned. Raises TypeError and ValueError naming the argument, MissingTool when no library is built for the device.
+    qo_len, num_qo_heads] or [total_qo, num_qo_heads] in natural log; `out` and `lse` are written in place where
+    given. With `explain` nothing runs and the PrefillPlan is returned. Raises TypeError and ValueError naming the
+    argument, MissingTool when no library is built for the device.
     """
     import torch
 

@@ -33,6 +33,7 @@ CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
     "attn_paged_decode_split_kv_mma": paged_cases,
     "fa_split_gqa": decode_cases,
     "attn_prefill_split_q": prefill_cases,
+    "attn_prefill_split_q_mma": prefill_cases,
     "attn_combine": combine_cases,
     "attn_merge_states": merge_cases,
     "stream_read": stream_cases,
@@ -41,6 +42,7 @@ CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
 PAGED_CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
     "fa_split_gqa": paged_cases,
     "attn_prefill_split_q": paged_prefill_cases,
+    "attn_prefill_split_q_mma": paged_prefill_cases,
 }
 
 

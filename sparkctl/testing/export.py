@@ -15,7 +15,7 @@ from sparkctl.registry.model import Registry, Variant
 from sparkctl.runtime import BuiltVariant, Library, Manifest
 from sparkctl.testing.case_file import CaseFile, TensorEntry
 from sparkctl.testing.compare import LSE_ERROR, REL_L2, allowed_error
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, StreamCase
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, PrefillCase, StreamCase
 from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode, prepare_merge
 from sparkctl.testing.stream import run_stream
 
@@ -80,6 +80,8 @@ def refusal(case: Case) -> str | None:
     """Why a case cannot be exported; None if it can."""
     if isinstance(case, DecodeCase) and case.layout.startswith("huge"):
         return "its tensors span more than 2^31 elements"
+    if isinstance(case, PrefillCase):
+        return "the runner cannot call family 'prefill'"
     if isinstance(case, MergeCase) and case.in_place:
         return "its result lies over its input"
     return None
@@ -93,6 +95,8 @@ def export_case(recorder: Recorder, variant: Variant, case: Case, seed: int = 0)
     match case:
         case DecodeCase():
             return from_prepared(recorder, variant, case, prepare_decode(target, variant, case))
+        case PrefillCase():
+            raise SparkctlError(f"{case.id} cannot be exported")  # refused above
         case CombineCase():
             return from_prepared(recorder, variant, case, prepare_combine(target, variant, case))
         case MergeCase():
