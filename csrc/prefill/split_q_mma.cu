@@ -2,8 +2,6 @@
 // Grid and work of a CTA: prefill/split_q_mma.cuh.
 #include "prefill/split_q_mma.cuh"
 
-#include <type_traits>
-
 #include "common/launch.h"
 #include "common/variant.h"
 #include "prefill/launch.cuh"
@@ -11,8 +9,13 @@
 namespace spark {
 namespace {
 
+#if SPARK_PAGED
+using Rows = PagedRows;
+#else
+using Rows = ContiguousRows;
+#endif
+
 Status launch_attn_prefill_split_q_mma(const void* params, void* stream) {
-  using Rows = std::conditional_t<SPARK_PAGED, PagedRows, ContiguousRows>;
   const PrefillParams& p = *static_cast<const PrefillParams*>(params);
   const Status checked = check_prefill(p);
   if (checked.code != STATUS_OK) return checked;

@@ -142,8 +142,18 @@ def test_cases_of_huge_strides_are_refused(recorder: Recorder) -> None:
         export_case(recorder, variant("attn_decode_split_kv"), case)
 
 
-@pytest.mark.parametrize("kernel", [name for name in REGISTRY.kernels if name != "stream_read"])
+RUNNABLE = [k.name for k in REGISTRY.kernels.values() if k.family != "prefill" and k.name != "stream_read"]
+
+
+@pytest.mark.parametrize("kernel", RUNNABLE)
 def test_every_kernel_with_cases_can_be_exported(recorder: Recorder, kernel: str) -> None:
     chosen = variant(kernel)
     case = cases_for(chosen)[0]
     assert export_case(recorder, chosen, case).case == case.id
+
+
+@pytest.mark.parametrize("kernel", ["attn_prefill_split_q", "attn_prefill_split_q_mma"])
+def test_a_prefill_case_is_refused_by_name(recorder: Recorder, kernel: str) -> None:
+    chosen = variant(kernel)
+    with pytest.raises(SparkctlError, match="cannot be exported: the runner cannot call family 'prefill'"):
+        export_case(recorder, chosen, cases_for(chosen)[0])
