@@ -25,7 +25,7 @@ static inline Status check_paged_decode(const DecodeParams& p) {
 // grid: [num_kv_heads * passes, num_splits, batch]; a CTA takes `rows_per_cta` of a kv head's group * qo_len query
 // rows.
 static inline LaunchConfig decode_launch_config(const DecodeParams& p, int rows_per_cta, void* stream) {
-  const int passes = ceil_div(p.num_qo_heads / p.num_kv_heads * p.qo_len, rows_per_cta);
+  const int passes = ceil_div(p.group * p.qo_len, rows_per_cta);
   LaunchConfig config;
   config.grid = dim3(p.num_kv_heads * passes, p.num_splits, p.batch);
   config.block = dim3(SPARK_BLOCK);

@@ -47,13 +47,24 @@ struct QueryRow {
 };
 
 SPARK_HOST_DEVICE QueryRow query_row(const AttentionParams& p, int kv_head, int packed, int qo_len, int kv_len) {
-  const int group = p.num_qo_heads / p.num_kv_heads;
   QueryRow row;
-  row.valid = packed < group * qo_len;
-  row.position = row.valid ? packed / group : 0;
-  row.head = kv_head * group + (row.valid ? packed % group : 0);
+  row.valid = packed < p.group * qo_len;
+  row.position = qo_len > 1 && row.valid ? packed / p.group : 0;  // uniform: a division is some 30 instructions
+  row.head = kv_head * p.group + (row.valid ? packed - row.position * p.group : 0);
   row.keys = row.valid ? visible_to(p, row.position, qo_len, kv_len) : KvRange{0, 0};
   return row;
+}
+
+// The kv head of a CTA of a decode grid, and the first of the packed query rows that it takes.
+struct QueryBlock {
+  int kv_head;
+  int first_row;
+};
+
+// x counts passes fastest, then kv heads.
+SPARK_HOST_DEVICE QueryBlock query_block(int x, int passes, int rows_per_cta) {
+  const int kv_head = passes == 1 ? x : x / passes;  // uniform: no copy waits for a division where one pass will do
+  return {kv_head, (x - kv_head * passes) * rows_per_cta};
 }
 
 // Where every sequence has p.qo_len queries.

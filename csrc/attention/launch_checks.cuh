@@ -15,12 +15,14 @@ static inline Status check_attention(const AttentionParams& p) {
     return invalid_argument("num_qo_heads is %d, accepted is a multiple of num_kv_heads (%d)", p.num_qo_heads,
                             p.num_kv_heads);
   }
+  if (p.group != group_of(p)) {
+    return invalid_argument("group is %d, accepted is num_qo_heads / num_kv_heads (%d)", p.group, group_of(p));
+  }
   const struct {
     const char* name;
     int64_t value, min, max;
   } ranges[] = {
-      {"group (num_qo_heads / num_kv_heads)", p.num_qo_heads / p.num_kv_heads, SPARK_ACCEPTS_GROUP_MIN,
-       SPARK_ACCEPTS_GROUP_MAX},
+      {"group (num_qo_heads / num_kv_heads)", p.group, SPARK_ACCEPTS_GROUP_MIN, SPARK_ACCEPTS_GROUP_MAX},
       {"qo_len", p.qo_len, SPARK_ACCEPTS_QO_LEN_MIN, SPARK_ACCEPTS_QO_LEN_MAX},
       {"kv_len", p.kv_len, SPARK_ACCEPTS_KV_LEN_MIN, SPARK_ACCEPTS_KV_LEN_MAX},
       {"batch", p.batch, 1, GRID_YZ_MAX},

@@ -48,6 +48,7 @@ struct AttentionParams {
   int32_t qo_len;
   int32_t num_qo_heads;
   int32_t num_kv_heads;
+  int32_t group;        // num_qo_heads / num_kv_heads
   int32_t kv_len;       // of K and V; where paged the longest that the table has room for
   int32_t page_size;    // keys of a page; 0 where contiguous
   int32_t num_pages;    // of k and v; 0 where contiguous
@@ -74,6 +75,12 @@ struct PrefillParams : AttentionParams {
   float* lse;                // [batch, qo_len, num_qo_heads] or [total_qo, num_qo_heads], natural log, nullable
   TensorStrides out_stride;
 };
+
+// 0 where there is none: launchers refuse it.
+inline int32_t group_of(const AttentionParams& p) {
+  const bool whole = p.num_kv_heads > 0 && p.num_qo_heads % p.num_kv_heads == 0;
+  return whole ? p.num_qo_heads / p.num_kv_heads : 0;
+}
 
 // The merge of the splits.
 struct CombineParams {
@@ -112,9 +119,9 @@ struct StatesParams {
 // Host and device must read the same bytes.
 static_assert(sizeof(TensorStrides) == 24 && sizeof(Partials) == 24, "params.h: a field was padded");
 static_assert(sizeof(MaskStrides) == 24, "params.h: a field was padded");
-static_assert(sizeof(AttentionParams) == 208, "params.h: AttentionParams changed size");
-static_assert(sizeof(DecodeParams) == 240, "params.h: DecodeParams changed size");
-static_assert(sizeof(PrefillParams) == 272, "params.h: PrefillParams changed size");
+static_assert(sizeof(AttentionParams) == 216, "params.h: AttentionParams changed size");
+static_assert(sizeof(DecodeParams) == 248, "params.h: DecodeParams changed size");
+static_assert(sizeof(PrefillParams) == 280, "params.h: PrefillParams changed size");
 static_assert(sizeof(CombineParams) == 104, "params.h: CombineParams changed size");
 static_assert(sizeof(StatesParams) == 120, "params.h: StatesParams changed size");
 

@@ -81,14 +81,14 @@ SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
 
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
-  const int passes = gridDim.x / p.num_kv_heads;
-  const int kv_head = blockIdx.x / passes;
+  const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, SCALAR_ROWS), SCALAR_ROWS);
+  const int kv_head = block.kv_head;
   const int split = blockIdx.y;
   const int batch = blockIdx.z;
   const int lane = lane_id();
   const int kv_len = sequence_kv_len(p, batch);
   const KvRange range = split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, SCALAR_TILE);
-  const QueryRow row = query_row(p, kv_head, blockIdx.x % passes * SCALAR_ROWS + warp_id(), kv_len);
+  const QueryRow row = query_row(p, kv_head, block.first_row + warp_id(), kv_len);
 
   float* q_row = q_smem + warp_id() * HEAD_DIM;
   float* weight_row = weight_smem + warp_id() * SCALAR_TILE;

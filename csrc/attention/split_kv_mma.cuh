@@ -147,24 +147,14 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
 
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
-  const int passes = gridDim.x / p.num_kv_heads;
-  const int kv_head = blockIdx.x / passes;
-  const int first_row = blockIdx.x % passes * MMA_ROWS;
+  const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, MMA_ROWS), MMA_ROWS);
+  const int kv_head = block.kv_head;
+  const int first_row = block.first_row;
   const int split = blockIdx.y;
   const int batch = blockIdx.z;
   const int kv_len = sequence_kv_len(p, batch);
   const KvRange range = split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, BLOCK_KV);
   const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
-  const QueryRow query_rows[2] = {query_row(p, kv_head, first_row + lane_id() / 4, kv_len),
-                                  query_row(p, kv_head, first_row + lane_id() / 4 + 8, kv_len)};
-
-  // rows of the mask wait in shared memory: as registers they would cost every call without a mask
-  if (p.mask != nullptr) {
-    const QueryRow row = query_row(p, kv_head, first_row + threadIdx.x % MMA_ROWS, kv_len);
-    if (threadIdx.x < MMA_ROWS) mask_smem[threadIdx.x] = mask_row(p, batch, row.head, row.position);
-    __syncthreads();  // the rows are written
-  }
-
   const Rows rows(p, batch);
   const T* k_gmem = rows.template head_base<T>(p.k, p.k_stride, kv_head);
   const T* v_gmem = rows.template head_base<T>(p.v, p.v_stride, kv_head);
@@ -191,6 +181,17 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   for (int tile = 0; tile < STAGES; ++tile) {
     copy_tile(k_smem, k_gmem, p.k_stride, tile, index[tile]);
     copy_tile(v_smem, v_gmem, p.v_stride, tile, index[tile]);
+  }
+
+  // behind the copies: whose rows these are takes divisions where qo_len is more than 1
+  const QueryRow query_rows[2] = {query_row(p, kv_head, first_row + lane_id() / 4, kv_len),
+                                  query_row(p, kv_head, first_row + lane_id() / 4 + 8, kv_len)};
+
+  // rows of the mask wait in shared memory: as registers they would cost every call without a mask
+  if (p.mask != nullptr) {
+    const QueryRow row = query_row(p, kv_head, first_row + threadIdx.x % MMA_ROWS, kv_len);
+    if (threadIdx.x < MMA_ROWS) mask_smem[threadIdx.x] = mask_row(p, batch, row.head, row.position);
+    __syncthreads();  // the rows are written
   }
 
   Query<T, HEAD_DIM, Q_FRAG> query;

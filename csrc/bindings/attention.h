@@ -173,6 +173,7 @@ inline void set_kv(AttentionParams& p, const char* k_name, const TensorView& k, 
   p.k_stride = row_strides(k_name, k);
   p.v_stride = row_strides(v_name, v);
   p.num_kv_heads = int32_of("num_kv_heads", k.size(k.ndim() - 2));
+  p.group = group_of(p);
 }
 
 inline constexpr int64_t LONGEST = int64_t{1} << 30;  // keys; what flags.yaml accepts

@@ -34,7 +34,7 @@ Status launch_fa_split_gqa(const void* params, void* stream) {
   if (checked.code != STATUS_OK) return checked;
   LaunchConfig config = decode_launch_config(p, GQA_WARPS, stream);
   // 12 rows are two CTAs of 6 warps, not one of 8 and one of 4: no warp copies tiles for a row that is not there
-  const int rows = p.num_qo_heads / p.num_kv_heads * p.qo_len;
+  const int rows = p.group * p.qo_len;
   const int passes = ceil_div(rows, GQA_WARPS);
   config.block = dim3(kWarpSize * ceil_div(rows, passes));
   return SPARK_LAUNCH((fa_split_gqa_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_TILE, SPARK_STAGES, KvRows>), config, p);

@@ -22,7 +22,7 @@ static inline Status check_prefill(const PrefillParams& p) {
 // its keys stay in L2.
 static inline LaunchConfig prefill_launch_config(const PrefillParams& p, int block_q, void* stream) {
   LaunchConfig config;
-  config.grid = dim3(ceil_div(p.num_qo_heads / p.num_kv_heads * p.qo_len, block_q), p.num_kv_heads, p.batch);
+  config.grid = dim3(ceil_div(p.group * p.qo_len, block_q), p.num_kv_heads, p.batch);
   config.block = dim3(SPARK_BLOCK);
   config.dynamic_smem = SPARK_DYNAMIC_SMEM;
   config.stream = stream;

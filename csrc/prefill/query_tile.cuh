@@ -44,7 +44,7 @@ SPARK_DEVICE Sequence sequence_of(const PrefillParams& p, int batch) {
 // The first packed row of this CTA's tile; negative past the sequence's last tile. Late queries see most keys of a
 // causal sequence, so the last tile comes first.
 SPARK_DEVICE int first_row_of_block(const PrefillParams& p, const Sequence& seq, int block_q) {
-  const int rows = p.num_qo_heads / p.num_kv_heads * seq.qo_len;
+  const int rows = p.group * seq.qo_len;
   return (ceil_div(rows, block_q) - 1 - static_cast<int>(blockIdx.x)) * block_q;
 }
 
@@ -57,12 +57,11 @@ struct RowsView {
 // Of the packed rows [first_row, first_row + count), padding left out: both ends of a row's range grow with its
 // position.
 SPARK_DEVICE RowsView rows_view(const PrefillParams& p, const Sequence& seq, int first_row, int count) {
-  const int group = p.num_qo_heads / p.num_kv_heads;
-  const int rows = group * seq.qo_len;
+  const int rows = p.group * seq.qo_len;
   if (first_row >= rows) return {{0, 0}, {0, 0}};
   const int last_row = first_row + count < rows ? first_row + count - 1 : rows - 1;
-  const KvRange first = visible_to(p, first_row / group, seq.qo_len, seq.kv_len);
-  const KvRange last = visible_to(p, last_row / group, seq.qo_len, seq.kv_len);
+  const KvRange first = visible_to(p, first_row / p.group, seq.qo_len, seq.kv_len);
+  const KvRange last = visible_to(p, last_row / p.group, seq.qo_len, seq.kv_len);
   return {{first.begin, last.end}, {last.begin, first.end}};
 }
 

@@ -38,7 +38,7 @@ struct WarpRows {
 SPARK_DEVICE WarpRows warp_rows(const PrefillParams& p, const TensorStrides& stride, const Sequence& seq, int kv_head,
                                 int warp_row) {
   const QueryRow row = query_row(p, kv_head, warp_row + lane_id(), seq.qo_len, seq.kv_len);
-  return {row_offset(stride, seq, row), p.num_qo_heads / p.num_kv_heads * seq.qo_len - warp_row};
+  return {row_offset(stride, seq, row), p.group * seq.qo_len - warp_row};
 }
 
 // global -> shared: this warp's query rows; rows of padding are zero.

@@ -107,6 +107,7 @@ const TensorEntry& set_kv(Call& call, AttentionParams& p, const char* k_name, co
   const TensorEntry& k = call.input(k_name, type, {first, -1, -1, p.head_dim});
   const TensorEntry& v = call.input(v_name, type, k.shape);
   p.num_kv_heads = narrow("num_kv_heads", k.shape[2]);
+  p.group = group_of(p);
   p.k_stride = strides_of(k);
   p.v_stride = strides_of(v);
   p.k = call.address(k);
