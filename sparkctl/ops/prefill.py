@@ -82,7 +82,7 @@ def prefill(
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is None:
-        return hand_over(prefill_torch(inputs, shape, options), out, lse, return_lse)
+        return hand_over(*prefill_torch(inputs, shape, options), out, return_lse, lse)
     if out is None:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if lse is None and return_lse:
