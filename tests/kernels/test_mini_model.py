@@ -8,18 +8,17 @@ largest logit, and our root mean square error twice SDPA's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
 import torch
+from builds import default_build
 from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
 
 from sparkctl import ops
-from sparkctl.build import DEFAULT_ARCH, ensure_built
 from sparkctl.ops import huggingface
-from sparkctl.ops.devices import default_library
-from sparkctl.registry import find_project, load_registry, select_variants
+from sparkctl.runtime import Library
 from sparkctl.testing.compare import ulp
 
 LAYERS, QO_HEADS, KV_HEADS, HEAD_DIM, VOCABULARY = 2, 32, 4, 128, 96
@@ -32,12 +31,10 @@ Run = Callable[[Qwen3ForCausalLM, torch.Tensor], torch.Tensor]
 
 
 @pytest.fixture(scope="module")
-def built() -> None:
-    """The emulator's library where operators look for it."""
-    registry = load_registry(find_project() / "flags.yaml")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     where = {"head_dim": [str(HEAD_DIM)], "stages": ["2"]}
-    variants = select_variants(registry, KERNELS, arch=DEFAULT_ARCH, where=where)
-    ensure_built(registry, variants, arch=DEFAULT_ARCH, backend="emulator")
+    with default_build(tmp_path_factory.mktemp("mini"), KERNELS, where) as library:
+        yield library
 
 
 def make_model(dtype: torch.dtype, device: str) -> Qwen3ForCausalLM:
@@ -136,8 +133,7 @@ def check(logits: torch.Tensor, dtype_name: str, device: str) -> None:
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
 @pytest.mark.parametrize("kept", ["contiguous", "paged"])
-def test_the_logits_are_those_of_sdpa_on_the_emulator(built: None, kept: str, dtype: str) -> None:
-    library = default_library("cpu")
+def test_the_logits_are_those_of_sdpa_on_the_emulator(library: Library, kept: str, dtype: str) -> None:
     before = library.emulator_launch_count()
     logits = logits_of(kept, DTYPES[dtype], "cpu", "emulator")
     assert library.emulator_launch_count() - before == LAYERS * STEPS * 2  # decode and combine

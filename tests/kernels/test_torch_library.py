@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from builds import default_build
 from torch.library import opcheck
 
 from sparkctl import ops
-from sparkctl.build import DEFAULT_ARCH, ensure_built
-from sparkctl.ops.devices import default_library
-from sparkctl.registry import find_project, load_registry, select_variants
+from sparkctl.runtime import Library
 
 BACKENDS = ["torch", "emulator"]
 KERNELS = ["attn_decode_split_kv_mma", "attn_paged_decode_split_kv_mma", "attn_combine", "attn_merge_states"]
@@ -22,12 +21,10 @@ CHOSEN = {"head_dim": ["64"], "dtype": ["bf16"], "stages": ["2"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def built() -> None:
-    """The emulator's library where operators look for it."""
-    registry = load_registry(find_project() / "flags.yaml")
-    variants = select_variants(registry, KERNELS, arch=DEFAULT_ARCH, where=CHOSEN)
-    ensure_built(registry, variants, arch=DEFAULT_ARCH, backend="emulator")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     ops.register()
+    with default_build(tmp_path_factory.mktemp("registered"), KERNELS, CHOSEN) as library:
+        yield library
 
 
 @pytest.fixture(autouse=True)
@@ -154,11 +151,10 @@ def assert_same_bits(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", list(CALLS))
-def test_a_compiled_call_gives_the_bits_of_an_eager_one(name: str, backend: str) -> None:
+def test_a_compiled_call_gives_the_bits_of_an_eager_one(library: Library, name: str, backend: str) -> None:
     make, inputs = CALLS[name]
     call, args = make(backend), inputs()
     expected = call(*args)
-    library = default_library("cpu")
     before = library.emulator_launch_count()
     assert_same_bits(torch.compile(call, fullgraph=True, backend="aot_eager")(*args), expected)
     assert (library.emulator_launch_count() > before) == (backend == "emulator")
@@ -190,8 +186,8 @@ def test_a_cache_that_grows_is_compiled_twice_at_most() -> None:
 
 
 @pytest.mark.parametrize("option", ["library", "explain", "flags"])
-def test_python_objects_are_refused_by_name_under_compile(option: str) -> None:
-    value = {"library": default_library("cpu"), "explain": True, "flags": {"FAPIPE": 0}}[option]
+def test_python_objects_are_refused_by_name_under_compile(library: Library, option: str) -> None:
+    value = {"library": library, "explain": True, "flags": {"FAPIPE": 0}}[option]
     q, k, v, _ = contiguous()
     with pytest.raises(Exception, match=f"{option} is given, accepted under torch.compile is none"):
         torch.compile(lambda q, k, v: ops.decode(q, k, v, **{option: value}), fullgraph=True, backend="eager")(q, k, v)
