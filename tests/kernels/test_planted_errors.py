@@ -21,6 +21,8 @@ SCALAR = "attn_decode_split_kv.bf16.d64"
 PAGED = "attn_paged_decode_split_kv_mma.bf16.d64"
 COMBINE = "attn_combine.bf16.d64"
 MERGE = "attn_merge_states.bf16.d64"
+PREFILL = "attn_prefill_split_q_mma.bf16.d64"
+PREFILL_SCALAR = "attn_prefill_split_q.bf16.d64"
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,47 @@ PLANTED = {
         "sinks_once",
     ),
     "a sink leaves the maximum where it was": Planted(
-        "combine/merge.cuh", "row.max = max;", "", COMBINE, "sinks_without_keys"
+        "attention/softmax.cuh", "row.max = max;", "", COMBINE, "sinks_without_keys"
+    ),
+    "the causal mask of prefill is aligned top-left": Planted(
+        "attention/geometry.h",
+        "const int own = kv_len - qo_len + position;",
+        "const int own = position < kv_len ? position : kv_len - 1;",  # past the keys there is no memory
+        PREFILL,
+        "fewer_queries_than_keys",
+    ),
+    "a window of prefill is one key short": Planted(
+        "prefill/query_tile.cuh",
+        "const KvRange first = visible_to(p, first_row / p.group, seq.qo_len, seq.kv_len);",
+        "KvRange first = visible_to(p, first_row / p.group, seq.qo_len, seq.kv_len); first.begin += p.window > 0;",
+        PREFILL,
+        "window_edge",
+    ),
+    "the mask's stride along heads is ignored": Planted(
+        "attention/scores.cuh", "head * p.mask_stride.head", "head * 0", PREFILL, "mask_kinds"
+    ),
+    "the start of a packed sequence is cut to 32 bits": Planted(
+        "attention/kv_rows.cuh", "first_ * stride.len", "static_cast<int>(first_ * stride.len)", PREFILL, "huge_len"
+    ),
+    "a packed sequence reads its neighbour's queries": Planted(
+        "prefill/query_tile.cuh", "seq.first + row.position", "row.position", PREFILL_SCALAR, "ragged_causal"
+    ),
+    "a tile that some rows see in part is not masked": Planted(
+        "prefill/split_q_mma.cuh",
+        "kv + BLOCK_KV <= view.all.end",
+        "kv < view.all.end",
+        PREFILL,
+        "causal_across_tiles",
+    ),
+    "the shuffles of a row name the whole warp": Planted(
+        "prefill/split_q.cuh",
+        "const unsigned lanes = ((1u << LANES) - 1) << (lane_id() / LANES * LANES);",
+        "const unsigned lanes = kFullMask;",
+        PREFILL_SCALAR,
+        "causal",
+    ),
+    "a sink's new maximum does not reach the accumulator": Planted(
+        "prefill/query_tile.cuh", "factor = rescale_factor(max, row.max);", "factor = 1.0f;", PREFILL, "sinks"
     ),
 }
 
