@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.errors import MissingTool
 from sparkctl.ops.call import OperatorBackend
 from sparkctl.ops.decode import decode
-from sparkctl.ops.fallback import attention_torch, gather_pages
-from sparkctl.ops.options import check_options
 from sparkctl.ops.paged_cache import PagedCache
 from sparkctl.ops.paged_decode import paged_decode
+from sparkctl.ops.prefill import prefill
 
 if TYPE_CHECKING:
     import torch
@@ -92,9 +91,8 @@ def attention(
     elif causal and k.shape[1] > q.shape[1] > 1:
         # The mask function makes no mask for keys behind the queries in one case alone: a static cache that was empty.
         k, v = k[:, : q.shape[1]], v[:, : q.shape[1]]
-    if q.shape[1] <= MAX_DECODE_QO_LEN:
-        return decode(q, k, v, backend=backend, **options), None
-    return _prefill(q, k, v, options), None
+    operator = decode if q.shape[1] <= MAX_DECODE_QO_LEN else prefill
+    return operator(q, k, v, backend=backend, **options), None
 
 
 def visible_mask(mask: torch.Tensor, batch: int, kv_len: int) -> torch.Tensor:
@@ -129,10 +127,6 @@ def _visible_of_additive(mask: torch.Tensor) -> torch.Tensor:
     return visible
 
 
-def _prefill(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
-    return attention_torch(q, k, v, kv_lens=None, options=_checked(q, k.shape[1], options))[0]
-
-
 def _over_pages(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -145,14 +139,9 @@ def _over_pages(
     """Stores the new keys, then attends to all."""
     pages.write(layer, k, v)
     stored = (pages.k_pages[layer], pages.v_pages[layer])
+    out: torch.Tensor
     if q.shape[1] <= MAX_DECODE_QO_LEN:
-        out: torch.Tensor = paged_decode(q, *stored, pages.page_table, pages.kv_lens, backend=backend, **options)
-        return out
-    k, v = (gather_pages(of, pages.page_table, pages.kv_lens) for of in stored)
-    return attention_torch(q, k, v, kv_lens=pages.kv_lens, options=_checked(q, k.shape[1], options))[0]
-
-
-def _checked(q: torch.Tensor, kv_len: int, options: dict[str, Any]) -> Any:
-    batch, qo_len, heads, _ = q.shape
-    rest = {"causal": False, "window": None, "mask": None, **options}
-    return check_options(q, (batch, heads, qo_len, kv_len), **rest)
+        out = paged_decode(q, *stored, pages.page_table, pages.kv_lens, backend=backend, **options)
+    else:
+        out = prefill(q, *stored, page_table=pages.page_table, kv_lens=pages.kv_lens, backend=backend, **options)
+    return out

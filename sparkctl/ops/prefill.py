@@ -11,12 +11,14 @@ from sparkctl.ops.options import AttentionOptions, check_options
 from sparkctl.ops.prefill_call import choose_prefill_call
 from sparkctl.ops.prefill_inputs import PrefillInputs, check_inputs, longest_of
 from sparkctl.ops.prefill_plan import PrefillShape
+from sparkctl.ops.tracing import under_compile
 from sparkctl.runtime import Library
 
 if TYPE_CHECKING:
     import torch
 
 
+@under_compile
 def prefill(
     q: torch.Tensor,
     k: torch.Tensor,

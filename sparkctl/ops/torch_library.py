@@ -17,21 +17,23 @@ from sparkctl.ops.combine import combine
 from sparkctl.ops.decode import decode
 from sparkctl.ops.merge_states import merge_states
 from sparkctl.ops.paged_decode import paged_decode
+from sparkctl.ops.prefill import prefill
 from sparkctl.ops.workspace import Workspace
 
-ATTENTION = {
-    "decode": "Tensor q, Tensor k, Tensor v, Tensor? kv_lens=None",
-    "paged_decode": "Tensor q, Tensor k_pages, Tensor v_pages, Tensor page_table, Tensor kv_lens",
-}
-# kernel_name, since torch's inductor has a use of its own for an argument called kernel.
-OPTIONS = (
+SCORES = (
     "float? scale=None, bool causal=False, SymInt? window=None, float? softcap=None, Tensor? sinks=None, "
-    "Tensor? mask=None, SymInt? num_splits=None, SymInt? max_kv_len=None, str kernel_name='auto', str? variant=None, "
-    "str backend='auto'"
+    "Tensor? mask=None"
 )
-OUTPUTS = (
-    "Tensor(a!) out, Tensor(b!)? lse=None, Tensor(c!)? part_acc=None, Tensor(d!)? part_max=None, "
-    "Tensor(e!)? part_sum=None"
+# kernel_name, since torch's inductor has a use of its own for an argument called kernel.
+CHOICE = "str kernel_name='auto', str? variant=None, str backend='auto'"
+SPLIT = f"{SCORES}, SymInt? num_splits=None, SymInt? max_kv_len=None, {CHOICE}"
+OUTPUTS = "Tensor(a!) out, Tensor(b!)? lse=None"
+PARTIALS = "Tensor(c!)? part_acc=None, Tensor(d!)? part_max=None, Tensor(e!)? part_sum=None"
+DECODE = f"Tensor q, Tensor k, Tensor v, Tensor? kv_lens=None, *, {SPLIT}"
+PAGED_DECODE = f"Tensor q, Tensor k_pages, Tensor v_pages, Tensor page_table, Tensor kv_lens, *, {SPLIT}"
+PREFILL = (
+    "Tensor q, Tensor k, Tensor v, *, Tensor? page_table=None, Tensor? kv_lens=None, Tensor? qo_indptr=None, "
+    f"Tensor? kv_indptr=None, SymInt? max_qo_len=None, {SCORES}, {CHOICE}"
 )
 STATES = "Tensor out, Tensor lse, *, str backend='auto'"
 PARTS = "Tensor part_acc, Tensor part_max, Tensor part_sum, *, ScalarType dtype, Tensor? sinks=None, str backend='auto'"
@@ -60,7 +62,7 @@ def _attention(operator: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tens
     return run
 
 
-def _attention_out(operator: Callable[..., Any]) -> Callable[..., None]:
+def _split_into(operator: Callable[..., Any]) -> Callable[..., None]:
     def run(
         *inputs: Any,
         part_acc: Tensor | None = None,
@@ -78,12 +80,16 @@ def _attention_out(operator: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _fake_attention(q: Tensor, *inputs: Any, return_lse: bool = False, **options: Any) -> tuple[Tensor, Tensor]:
-    rows = q.shape[:3] if return_lse else (0,)
+    rows = q.shape[:-1] if return_lse else (0,)
     return torch.empty(q.shape, dtype=q.dtype, device=q.device), q.new_empty(rows, dtype=torch.float32)
 
 
 def _decode(q: Tensor, k: Tensor, v: Tensor, kv_lens: Tensor | None = None, **options: Any) -> Any:
     return decode(q, k, v, kv_lens=kv_lens, **options)
+
+
+def _prefill_out(*inputs: Tensor, kernel_name: str = "auto", **options: Any) -> None:
+    prefill(*inputs, kernel=kernel_name, **options)
 
 
 def _merge_states_out(out: Tensor, lse: Tensor, **options: Any) -> None:
@@ -122,17 +128,14 @@ def _fake_nothing(*inputs: Any, **options: Any) -> None:
     return None
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {"decode": _decode, "paged_decode": paged_decode}
-
-for _name, _inputs in ATTENTION.items():
-    _operator = _OPERATORS[_name]
+for _name, _arguments, _operator in (("decode", DECODE, _decode), ("paged_decode", PAGED_DECODE, paged_decode)):
     _register(
-        f"{_name}({_inputs}, *, {OPTIONS}, bool return_lse=False) -> (Tensor, Tensor)",
-        _attention(_operator),
-        _fake_attention,
+        f"{_name}({_arguments}, bool return_lse=False) -> (Tensor, Tensor)", _attention(_operator), _fake_attention
     )
-    _register(f"{_name}_out({_inputs}, *, {OPTIONS}, {OUTPUTS}) -> ()", _attention_out(_operator), _fake_nothing)
+    _register(f"{_name}_out({_arguments}, {OUTPUTS}, {PARTIALS}) -> ()", _split_into(_operator), _fake_nothing)
 
+_register(f"prefill({PREFILL}, bool return_lse=False) -> (Tensor, Tensor)", _attention(prefill), _fake_attention)
+_register(f"prefill_out({PREFILL}, {OUTPUTS}) -> ()", _prefill_out, _fake_nothing)
 _register(f"merge_states({STATES}) -> (Tensor, Tensor)", merge_states, _fake_merge_states)
 _register(f"merge_states_out({STATES}, Tensor(a!) out_, Tensor(b!) lse_) -> ()", _merge_states_out, _fake_nothing)
 _register(f"combine({PARTS}) -> (Tensor, Tensor)", combine, _fake_combine)

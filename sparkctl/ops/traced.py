@@ -30,6 +30,12 @@ def paged_decode(
     return _attention(operators.paged_decode, operators.paged_decode_out, inputs, options)
 
 
+def prefill(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+    """sparkctl.ops.prefill while torch.compile traces."""
+    operators = torch.ops.sparkctl
+    return _attention(operators.prefill, operators.prefill_out, (q, k, v), options)
+
+
 def merge_states(
     out: Tensor | Sequence[Tensor],
     lse: Tensor | Sequence[Tensor],
@@ -95,10 +101,10 @@ def _attention(functional: Any, into: Any, inputs: tuple[Tensor | None, ...], op
     if out is None:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     if lse is None and return_lse:
-        lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    parts = (None, None, None) if workspace is None else (workspace.part_acc, workspace.part_max, workspace.part_sum)
-    names = ("part_acc", "part_max", "part_sum")
-    into(*inputs, out=out, lse=lse, **dict(zip(names, parts, strict=True)), **options)
+        lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    if workspace is not None:
+        options |= {"part_acc": workspace.part_acc, "part_max": workspace.part_max, "part_sum": workspace.part_sum}
+    into(*inputs, out=out, lse=lse, **options)
     return out if lse is None else (out, lse)
 
 

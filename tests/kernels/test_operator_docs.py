@@ -27,7 +27,7 @@ def run(blocks: list[str]) -> None:
 def test_the_examples_run() -> None:
     torch._dynamo.reset()
     blocks = [block for block in examples() if not block.startswith(ON_A_GPU)]
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     run(blocks)
 
 

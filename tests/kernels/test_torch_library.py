@@ -16,7 +16,13 @@ from sparkctl import ops
 from sparkctl.runtime import Library
 
 BACKENDS = ["torch", "emulator"]
-KERNELS = ["attn_decode_split_kv_mma", "attn_paged_decode_split_kv_mma", "attn_combine", "attn_merge_states"]
+KERNELS = [
+    "attn_decode_split_kv_mma",
+    "attn_paged_decode_split_kv_mma",
+    "attn_prefill_split_q_mma",
+    "attn_combine",
+    "attn_merge_states",
+]
 CHOSEN = {"head_dim": ["64"], "dtype": ["bf16"], "stages": ["2"]}
 
 
@@ -47,6 +53,12 @@ def paged() -> tuple[torch.Tensor, ...]:
     return rand(2, 1, 8, 64), rand(7, 16, 2, 64, seed=1), rand(7, 16, 2, 64, seed=2), table, lens
 
 
+def packed() -> tuple[torch.Tensor, ...]:
+    """A ragged prefill of two sequences."""
+    indptr = torch.tensor([0, 19, 40], dtype=torch.int32)
+    return rand(40, 8, 64), rand(40, 2, 64, seed=1), rand(40, 2, 64, seed=2), indptr
+
+
 def states() -> tuple[torch.Tensor, ...]:
     lse = torch.randn(3, 2, 5, 4, generator=torch.Generator().manual_seed(3))
     lse[1, 0] = -torch.inf
@@ -65,6 +77,10 @@ def room(q: torch.Tensor, splits: int = 2) -> dict[str, torch.Tensor]:
     return {"out": torch.empty_like(q), "lse": torch.empty(q.shape[:3]), **parts}
 
 
+def ragged(indptr: torch.Tensor) -> dict[str, Any]:
+    return {"qo_indptr": indptr, "kv_indptr": indptr, "max_qo_len": 21, "causal": True}
+
+
 def registered() -> dict[str, tuple[tuple[torch.Tensor, ...], dict[str, Any]]]:
     """Arguments for every registered operator, by name."""
     options = {"causal": True, "softcap": 20.0, "window": 9, "sinks": torch.zeros(8)}
@@ -76,6 +92,8 @@ def registered() -> dict[str, tuple[tuple[torch.Tensor, ...], dict[str, Any]]]:
         "decode_out": (contiguous(), {**options, **room(contiguous()[0])}),
         "paged_decode": (paged(), {"return_lse": False}),
         "paged_decode_out": (paged(), {**options, **room(paged()[0], 3)}),
+        "prefill": (contiguous()[:3], {**options, "mask": mask, "kv_lens": contiguous()[3], "return_lse": True}),
+        "prefill_out": (packed()[:3], {**ragged(packed()[3]), "out": rand(40, 8, 64), "lse": torch.empty(40, 8)}),
         "merge_states": (states(), {}),
         "merge_states_out": (states(), merged),
         "combine": (partials(), {"dtype": torch.float16, "sinks": torch.zeros(4)}),
@@ -103,7 +121,9 @@ def decoded(backend: str) -> Callable[..., Any]:
 
 
 def decoded_alone(backend: str) -> Callable[..., Any]:
-    return lambda q, k, v, lens: (ops.decode(q, k, v, window=7, softcap=30.0, num_splits=3, backend=backend) * 2,)
+    return lambda q, k, v, lens: (
+        ops.decode(q, k, v, scale=0.3, window=7, softcap=9.0, num_splits=3, backend=backend) * 2,
+    )
 
 
 def decoded_into(backend: str) -> Callable[..., Any]:
@@ -118,6 +138,22 @@ def decoded_into(backend: str) -> Callable[..., Any]:
 
 def decoded_over_pages(backend: str) -> Callable[..., Any]:
     return lambda *args: ops.paged_decode(*args, return_lse=True, backend=backend)
+
+
+def prefilled(backend: str) -> Callable[..., Any]:
+    def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, indptr: torch.Tensor) -> Any:
+        whole = ops.prefill(q[None], k[None], v[None], causal=True, softcap=20.0, backend=backend)
+        out, lse = ops.prefill(q, k, v, **ragged(indptr), return_lse=True, backend=backend)
+        return whole + 1, out, lse, *ops.prefill(q, k, v, **ragged(indptr), lse=torch.zeros_like(lse), backend=backend)
+
+    return call
+
+
+def prefilled_over_pages(backend: str) -> Callable[..., Any]:
+    def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, table: torch.Tensor, lens: torch.Tensor) -> Any:
+        return (ops.prefill(q, k, v, page_table=table, kv_lens=lens, window=9, causal=True, backend=backend),)
+
+    return call
 
 
 def merged(backend: str) -> Callable[..., Any]:
@@ -137,6 +173,8 @@ CALLS: dict[str, tuple[Callable[[str], Callable[..., Any]], Callable[[], tuple[t
     "decode, options": (decoded_alone, contiguous),
     "decode into given tensors": (decoded_into, contiguous),
     "paged_decode": (decoded_over_pages, paged),
+    "prefill": (prefilled, packed),
+    "prefill over pages": (prefilled_over_pages, paged),
     "merge_states": (merged, states),
     "combine": (combined, partials),
 }
