@@ -114,7 +114,7 @@ def test_no_registered_operator_is_left_out() -> None:
 
 def decoded(backend: str) -> Callable[..., Any]:
     def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lens: torch.Tensor) -> Any:
-        out, lse = ops.decode(q * 2, k, v, kv_lens=lens, causal=True, return_lse=True, backend=backend)
+        out, lse = ops.decode(q * 2, k, v, kv_lens=lens, causal=True, num_splits=1, return_lse=True, backend=backend)
         return out + 1, lse
 
     return call
@@ -229,6 +229,15 @@ def test_python_objects_are_refused_by_name_under_compile(library: Library, opti
     q, k, v, _ = contiguous()
     with pytest.raises(Exception, match=f"{option} is given, accepted under torch.compile is none"):
         torch.compile(lambda q, k, v: ops.decode(q, k, v, **{option: value}), fullgraph=True, backend="eager")(q, k, v)
+
+
+@pytest.mark.parametrize("name", ["kernel", "variant"])
+def test_a_forced_choice_reaches_the_library_under_compile(name: str) -> None:
+    compiled = torch.compile(
+        lambda q, k, v: ops.decode(q, k, v, backend="emulator", **{name: "zz"}), fullgraph=True, backend="eager"
+    )
+    with pytest.raises(Exception, match=r"zz"):
+        compiled(*contiguous()[:3])
 
 
 def test_a_call_into_given_tensors_allocates_nothing() -> None:
