@@ -22,12 +22,12 @@ $(VENV)/.installed: pyproject.toml .ci/constraints.txt
 
 setup: $(VENV)/.installed  ## install everything into .venv
 
-run:  ## build the kernels for sm_90 and the emulator, report registers, test at head_dim 128 (no GPU needed)
+run:  ## at head_dim 128: build for sm_90 and for the emulator, report registers, test (no GPU needed)
 	@start=$$(date +%s); \
 	$(MAKE) --no-print-directory setup && \
-	$(BIN)/sparkctl build --arch sm_90 && \
-	$(BIN)/sparkctl build --backend emulator && \
-	$(BIN)/sparkctl regs 'attn_*' --arch sm_90 && \
+	$(BIN)/sparkctl build --arch sm_90 --head-dim 128 && \
+	$(BIN)/sparkctl build --backend emulator --head-dim 128 && \
+	$(BIN)/sparkctl regs --arch sm_90 --head-dim 128 && \
 	$(BIN)/sparkctl test --head-dim 128 --backend emulator && \
 	echo "make run: $$(( $$(date +%s) - start )) s from the first command to the last"
 
