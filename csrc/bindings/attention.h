@@ -34,7 +34,9 @@ inline int32_t dtype_code(const TensorView& tensor) {
 }
 
 // Values that live on the device are not read; on the CPU they are checked here.
-inline void check_kv_lens(const TensorView& kv_lens, int64_t batch, int64_t kv_len, DLDevice device) {
+// `limit` says what kv_len is.
+inline void check_kv_lens(const TensorView& kv_lens, int64_t batch, int64_t kv_len, const char* limit,
+                          DLDevice device) {
   check_device("kv_lens", kv_lens, device);
   check_dtype("kv_lens", kv_lens, INT32);
   check_shape("kv_lens", kv_lens, {batch});
@@ -43,8 +45,8 @@ inline void check_kv_lens(const TensorView& kv_lens, int64_t batch, int64_t kv_l
   const int32_t* values = static_cast<const int32_t*>(data_of(kv_lens));
   for (int64_t b = 0; b < batch; ++b) {
     if (values[b] < 0 || values[b] > kv_len) {
-      TVM_FFI_THROW(ValueError) << "kv_lens[" << b << "] is " << values[b] << ", accepted is 0 to " << kv_len
-                                << ", the length of k";
+      TVM_FFI_THROW(ValueError) << "kv_lens[" << b << "] is " << values[b] << ", accepted is 0 to " << kv_len << ", "
+                                << limit;
     }
   }
 }
@@ -215,7 +217,7 @@ inline void set_pages(AttentionParams& p, const char* k_name, const TensorView& 
   p.page_table = static_cast<const int32_t*>(data_of(page_table));
   p.page_table_stride = page_table.stride(0);
   p.kv_len = int32_of("kv_len", std::min(page_table.size(1) * k.size(1), LONGEST));
-  check_kv_lens(kv_lens, p.batch, p.kv_len, q.device());
+  check_kv_lens(kv_lens, p.batch, p.kv_len, "the keys that page_table has room for", q.device());
   p.kv_lens = static_cast<const int32_t*>(data_of(kv_lens));
 }
 

@@ -16,7 +16,7 @@ void decode(int64_t variant, int64_t combine_variant, TensorView q, TensorView k
   set_kv(p, "k", k, "v", v, q);
   p.kv_len = int32_of("kv_len", k.size(1));
   if (kv_lens.has_value()) {
-    check_kv_lens(kv_lens.value(), q.size(0), k.size(1), q.device());
+    check_kv_lens(kv_lens.value(), q.size(0), k.size(1), "the length of k", q.device());
     p.kv_lens = static_cast<const int32_t*>(data_of(kv_lens.value()));
   }
   set_options(p, {scale, causal, window, softcap, mask}, q, q.size(1), k.size(1));

@@ -73,7 +73,7 @@ void set_contiguous(PrefillParams& p, const TensorView& k, const TensorView& v, 
   set_kv(p, "k", k, "v", v, q);
   p.kv_len = int32_of("kv_len", k.size(1));
   if (!kv_lens.has_value()) return;
-  check_kv_lens(kv_lens.value(), p.batch, p.kv_len, q.device());
+  check_kv_lens(kv_lens.value(), p.batch, p.kv_len, "the length of k", q.device());
   p.kv_lens = static_cast<const int32_t*>(data_of(kv_lens.value()));
 }
 

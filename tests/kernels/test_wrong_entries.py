@@ -166,8 +166,16 @@ PAGED: tuple[Row, ...] = (
         ValueError,
         "page_table[1, 0] is -1, accepted is 0 to 4, the pages of k_pages",
     ),
-    ({"page_table": zeros(2, 2, dtype=INT32)}, ValueError, "kv_lens[0] is 20, accepted is 0 to 16, the length of k"),
-    ({"kv_lens": ints(20, 25)}, ValueError, "kv_lens[1] is 25, accepted is 0 to 24, the length of k"),
+    (
+        {"page_table": zeros(2, 2, dtype=INT32)},
+        ValueError,
+        "kv_lens[0] is 20, accepted is 0 to 16, the keys that page_table has room for",
+    ),
+    (
+        {"kv_lens": ints(20, 25)},
+        ValueError,
+        "kv_lens[1] is 25, accepted is 0 to 24, the keys that page_table has room for",
+    ),
     ({"mask": shows(2, 8, 1, 20)}, ValueError, "mask has shape [2, 8, 1, 20], accepted is [2, 8, 1, 24]"),
     ({"window": -2}, ValueError, "window is -2, accepted is 0 or more, or -1 for none"),
     ({"sinks": fp32(1, 8)}, ValueError, "sinks has shape [1, 8], accepted is [8]"),
