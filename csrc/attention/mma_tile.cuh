@@ -40,18 +40,28 @@ SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* base_gmem, const Tensor
                                   typename Rows::Index mine, int kv, int kv_end) {
   constexpr int CHUNKS = HEAD_DIM / 8;
   static_assert(ROWS <= 32 && ROWS * CHUNKS % 32 == 0, "every lane copies the same number of chunks");
-  if constexpr (Rows::CONTIGUOUS && 32 % CHUNKS == 0) {
-    // a lane stays in its column of chunks, so one pointer walks down the rows: 2 to 3 % at batch 1 against addresses
-    // formed anew; H200, docs/kernels/decode.md
+  if constexpr (32 % CHUNKS == 0) {
+    // a lane stays in its column of chunks, and the rows that it copies have keys without a common bit
     constexpr int STEP = 32 / CHUNKS;
     const int chunk = lane_id() % CHUNKS;
     const int first = lane_id() / CHUNKS;
-    const T* source = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, first)) + chunk * 8;
+    T* first_smem = rows_smem + first * HEAD_DIM;
+    const int moved = chunk ^ swizzle_key<HEAD_DIM>(first);
+    const T* source = nullptr;
+    if constexpr (Rows::CONTIGUOUS) {
+      source = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, first)) + chunk * 8;
+    }
 #pragma unroll
     for (int i = 0; i < ROWS / STEP; ++i) {
       const int row = first + i * STEP;
-      ptx::cp_async_cg_16(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk), source, kv + row < kv_end);
-      source += STEP * stride.len;
+      if constexpr (!Rows::CONTIGUOUS) {
+        source = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, row)) + chunk * 8;
+      }
+      T* target = first_smem + (moved ^ swizzle_key<HEAD_DIM>(i * STEP)) * 8;
+      ptx::cp_async_cg_16(target + i * STEP * HEAD_DIM, source, kv + row < kv_end);
+      // contiguous: one pointer walks down the rows, 2 to 3 % at batch 1 against addresses formed anew; H200,
+      // docs/kernels/decode.md
+      if constexpr (Rows::CONTIGUOUS) source += STEP * stride.len;
     }
   } else {
 #pragma unroll
@@ -87,7 +97,7 @@ SPARK_DEVICE void multiply_qk(float (&score)[M][N][4], const Query& query, const
 #pragma unroll
     for (int n = 0; n < N; n += 2) {
       uint32_t k_frag[4];  // keys 0-7: registers 0 and 1; keys 8-15: registers 2 and 3
-      ptx::ldmatrix_x4(k_frag, k_smem + 8 * n * HEAD_DIM + k_row.offset(2 * k));
+      ptx::ldmatrix_x4(k_frag, k_row.at(k_smem, 2 * k) + 8 * n * HEAD_DIM);
       const uint32_t low[2] = {k_frag[0], k_frag[1]};
       const uint32_t high[2] = {k_frag[2], k_frag[3]};
 #pragma unroll
@@ -230,7 +240,7 @@ SPARK_DEVICE void multiply_pv(MmaState<HEAD_DIM, M>& state, const float (&weight
 #pragma unroll
     for (int n = 0; n < HEAD_DIM / 8; n += 2) {
       uint32_t v_frag[4];  // columns of chunk n: registers 0 and 1; of chunk n + 1: registers 2 and 3
-      ptx::ldmatrix_x4_trans(v_frag, v_smem + 16 * step * HEAD_DIM + v_row.offset(n));
+      ptx::ldmatrix_x4_trans(v_frag, v_row.at(v_smem, n) + 16 * step * HEAD_DIM);
       const uint32_t low[2] = {v_frag[0], v_frag[1]};
       const uint32_t high[2] = {v_frag[2], v_frag[3]};
 #pragma unroll

@@ -55,6 +55,24 @@ SPARK_DEVICE void copy_query_async(T* q_smem, const PrefillParams& p, const Sequ
   }
 }
 
+// This warp's rows against the tile whose first key is `kv`, V behind K. A PLAIN tile has no score to hide or to cap,
+// and scores that grow with q . k: the scale becomes part of the exponential. Two bodies, as one that changes some
+// scores on the way holds them twice.
+template <typename T, int HEAD_DIM, bool PLAIN, int M, typename Query, typename KeysOf, typename MaskOf>
+SPARK_DEVICE void attend_tile(MmaState<HEAD_DIM, M>& state, const PrefillParams& p, const Query& query,
+                              const KeysOf& keys_of, const MaskOf& mask_of, const T* k_smem, int kv) {
+  constexpr int BLOCK_KV = PrefillTile<HEAD_DIM>::BLOCK_KV;
+  float score[M][BLOCK_KV / 8][4];
+  multiply_qk<T, HEAD_DIM>(score, query, k_smem);
+  if constexpr (!PLAIN) {
+    cap_scores(score, p);
+    scale_scores(score, p.scale_log2);
+    hide_scores(score, p, kv, keys_of, mask_of);
+  }
+  update_softmax(state, score, PLAIN ? p.scale_log2 : 1.0f);
+  multiply_pv<T, HEAD_DIM>(state, score, k_smem + BLOCK_KV * HEAD_DIM);
+}
+
 // The state -> out and lse of this warp's rows, by way of shared memory, so that rows leave in 16-byte vectors.
 template <typename T, int HEAD_DIM, int M>
 SPARK_DEVICE void store_rows(MmaState<HEAD_DIM, M>& state, T* out_smem, const PrefillParams& p, const Sequence& seq,
@@ -99,6 +117,7 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   DYNAMIC_SHARED(T, smem);
   SHARED_ARRAY(KvRange, keys_smem, Tile::BLOCK_Q);         // what each row sees, before a mask
   SHARED_ARRAY(const uint8_t*, mask_smem, Tile::BLOCK_Q);  // each row's mask
+  SHARED_ARRAY(RowsView, view_smem, Tile::WARPS);          // what the rows of each warp see
 
   const int kv_head = blockIdx.y;
   const Sequence seq = sequence_of(p, blockIdx.z);
@@ -106,7 +125,6 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   if (first_row < 0) return;  // the whole CTA
   const int warp_row = first_row + warp_id() * Tile::WARP_ROWS;
   const KvRange range = rows_view(p, seq, first_row, Tile::BLOCK_Q).some;
-  const RowsView view = rows_view(p, seq, warp_row, Tile::WARP_ROWS);
   const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
 
   const Rows rows(p, seq.batch);
@@ -131,6 +149,7 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
   // every warp fills in and reads its own rows
   KvRange* warp_keys = keys_smem + warp_id() * Tile::WARP_ROWS;
   const uint8_t** warp_mask = mask_smem + warp_id() * Tile::WARP_ROWS;
+  if (lane_id() == 0) view_smem[warp_id()] = rows_view(p, seq, warp_row, Tile::WARP_ROWS);
   if (lane_id() < Tile::WARP_ROWS) {
     const QueryRow row = query_row(p, kv_head, warp_row + lane_id(), seq.qo_len, seq.kv_len);
     warp_keys[lane_id()] = row.keys;
@@ -145,12 +164,11 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
 
   const SwizzledRow<HEAD_DIM> q_row(lane_id() % 16, lane_id() / 16);
   const auto query = [&](uint32_t (&frag)[4], int m, int k) {
-    ptx::ldmatrix_x4(frag, q_smem + m * MMA_ROWS * HEAD_DIM + q_row.offset(2 * k));
+    ptx::ldmatrix_x4(frag, q_row.at(q_smem, 2 * k) + m * MMA_ROWS * HEAD_DIM);
   };
   const auto keys_of = [&](int m, int half) { return warp_keys[m * MMA_ROWS + lane_id() / 4 + 8 * half]; };
   const auto mask_of = [&](int m, int half) { return warp_mask[m * MMA_ROWS + lane_id() / 4 + 8 * half]; };
-  const bool folded = p.scale_log2 > 0.0f;  // into the exponential, where scores grow with q . k
-  const float scale = folded ? p.scale_log2 : 1.0f;
+  const bool plain_scores = p.mask == nullptr && p.softcap == 0.0f && p.scale_log2 > 0.0f;
   MmaState<HEAD_DIM, Tile::M> state;
   clear_state(state);
   for (int tile = 0; tile < num_tiles; ++tile) {
@@ -161,16 +179,14 @@ __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
     copy_tile(tile + 1, current);
 
     const int kv = range.begin + tile * BLOCK_KV;
-    if (kv >= view.some.end || kv + BLOCK_KV <= view.some.begin) continue;  // no row of this warp sees the tile
+    const RowsView view = view_smem[warp_id()];
     const T* k_smem = kv_smem + tile % 2 * 2 * KV_TILE;
-    float score[Tile::M][BLOCK_KV / 8][4];
-    multiply_qk<T, HEAD_DIM>(score, query, k_smem);
-    cap_scores(score, p);
-    if (!folded) scale_scores(score, p.scale_log2);
-    const bool whole = kv >= view.all.begin && kv + BLOCK_KV <= view.all.end && p.mask == nullptr;
-    if (!whole) hide_scores(score, p, kv, keys_of, mask_of);
-    update_softmax(state, score, scale);
-    multiply_pv<T, HEAD_DIM>(state, score, k_smem + KV_TILE);
+    if (kv >= view.some.end || kv + BLOCK_KV <= view.some.begin) continue;  // no row of this warp sees the tile
+    if (plain_scores && kv >= view.all.begin && kv + BLOCK_KV <= view.all.end) {
+      attend_tile<T, HEAD_DIM, true>(state, p, query, keys_of, mask_of, k_smem, kv);
+    } else {
+      attend_tile<T, HEAD_DIM, false>(state, p, query, keys_of, mask_of, k_smem, kv);
+    }
   }
   ptx::cp_async_wait_group<0>();
   __syncwarp();  // the warp has read its rows of Q: their memory now takes the output
