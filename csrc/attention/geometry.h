@@ -7,6 +7,12 @@
 
 namespace spark {
 
+// The group that heads come to; 0 where there is none: launchers refuse it.
+SPARK_HOST_DEVICE int group_of(const AttentionParams& p) {
+  const bool whole = p.num_kv_heads > 0 && p.num_qo_heads % p.num_kv_heads == 0;
+  return whole ? p.num_qo_heads / p.num_kv_heads : 0;
+}
+
 // Keys [begin, end) of one split. Empty splits have begin == end.
 struct KvRange {
   int begin;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/checks.h"
+#include "attention/geometry.h"
 #include "attention/params.h"
 
 namespace spark {

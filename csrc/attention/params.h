@@ -76,12 +76,6 @@ struct PrefillParams : AttentionParams {
   TensorStrides out_stride;
 };
 
-// 0 where there is none: launchers refuse it.
-inline int32_t group_of(const AttentionParams& p) {
-  const bool whole = p.num_kv_heads > 0 && p.num_qo_heads % p.num_kv_heads == 0;
-  return whole ? p.num_qo_heads / p.num_kv_heads : 0;
-}
-
 // The merge of the splits.
 struct CombineParams {
   Partials partials;

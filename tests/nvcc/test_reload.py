@@ -45,10 +45,10 @@ def decode(head_dim: int) -> torch.Tensor:
 def test_an_edited_kernel_runs_after_the_next_build_in_the_same_process(project: Path) -> None:
     build(project, "32")
     before = decode(32)
-    source = project / "csrc" / "attention" / "split_kv.cuh"
+    source = project / "csrc" / "attention" / "scores.cuh"
     text = source.read_text()
-    assert "raw * p.scale_log2" in text
-    source.write_text(text.replace("raw * p.scale_log2", "raw * p.scale_log2 * 3.0f"))
+    assert ": soft_cap(p, raw)) * p.scale_log2" in text
+    source.write_text(text.replace(": soft_cap(p, raw)) * p.scale_log2", ": soft_cap(p, raw)) * p.scale_log2 * 3.0f"))
     build(project, "32")
     assert not torch.equal(before, decode(32))
 
