@@ -243,15 +243,16 @@ SPARK_DEVICE void reduce_split_gqa(const DecodeParams& p) {
 
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
+  // by way of query_block ptxas took 84 registers: 2 CTAs an SM, not 3; docs/kernels/fa_split_gqa.md
+  const int passes = gridDim.x / p.num_kv_heads;
+  const int kv_head = blockIdx.x / passes;
   const int warps = blockDim.x / kWarpSize;
-  const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, GQA_WARPS), warps);
-  const int kv_head = block.kv_head;
   const int split = blockIdx.y;
   const int batch = blockIdx.z;
   const int kv_len = sequence_kv_len(p, batch);
   const KvRange range = split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, TILE);
   const int num_tiles = ceil_div(range.end - range.begin, TILE);
-  const QueryRow row = query_row(p, kv_head, block.first_row + warp_id(), kv_len);
+  const QueryRow row = query_row(p, kv_head, blockIdx.x % passes * warps + warp_id(), kv_len);
   const uint8_t* mask = mask_row(p, batch, row.head, row.position);
 
   const Rows rows(p, batch);
