@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import torch
 
 NO_WINDOW = -1  # as the kernels are told
+LONGEST = 2**30  # keys of a sequence, as flags.yaml accepts them
+SOFTCAPS = (1e-3, 1e4)  # past it cap * tanh(score / cap) in fp32 is off by more than 1e-3, or nothing
 MASK_AXES = "[qo_len, kv_len], [batch, 1 or qo_len, kv_len] or [batch, 1 or num_qo_heads, 1 or qo_len, kv_len]"
 
 
@@ -51,9 +53,13 @@ def check_options(
     checks.check_int("window", window)
     if window is not None and window < 0:
         raise ValueError(f"window is {window}, accepted is 0 or more, or None for no window")
+    if window is not None:
+        window = min(window, LONGEST)  # hides nothing, and lengths less it still fit 32 bits
     scale = q.shape[-1] ** -0.5 if scale is None else checks.check_float("scale", scale)
     if softcap is not None and not checks.check_float("softcap", softcap) > 0:
         raise ValueError(f"softcap is {softcap}, accepted is more than 0, or None for no cap")
+    if softcap is not None and not SOFTCAPS[0] <= softcap <= SOFTCAPS[1]:
+        raise ValueError(f"softcap is {softcap}, accepted is {SOFTCAPS[0]} to {SOFTCAPS[1]}, or None for no cap")
     if mask is not None:
         mask = broadcast_mask(mask, mask_shape, q)
     if sinks is not None:

@@ -79,7 +79,7 @@ def paged_decode(
     if call is not None:
         inputs = (q, k_pages, v_pages, page_table, kv_lens)
         return run_call(call, inputs, out, lse, return_lse, workspace, options)
-    first_keys = None if window is None else kv_lens - shape.qo_len - window
+    first_keys = None if options.window is None else kv_lens - shape.qo_len - options.window
     k, v = (gather_pages(pages, page_table, kv_lens, first_keys) for pages in (k_pages, v_pages))
     result, result_lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options)
     return hand_over(result, result_lse, out, return_lse, lse)
