@@ -73,7 +73,9 @@ class Call {
   // A contiguous one beside them, which may stay unwritten.
   Output& workspace(const char* name, ElementType type, const Shape& shape);
 
-  // Refuses a file with values or tensors that nobody asked for, which would be silently left out.
+  // WrongInput where the file has values or tensors that nobody asked for: they would be silently left out.
+  void check_all_known() const;
+  // Checks that before the first launch.
   void launch(const Variant& variant, const void* params);
 
   std::deque<Output>& outputs() { return outputs_; }
@@ -83,7 +85,6 @@ class Call {
 
  private:
   const std::string* value_of(const char* key);
-  void check_all_known() const;
 
   const CaseFile& file_;
   const Variant& variant_;

@@ -11,10 +11,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string_view>
 #include <utility>
+
+#include "runner/source_file.h"
 
 namespace spark::runner {
 namespace {
@@ -191,12 +192,6 @@ void check_magic(const std::string& line) {
   }
 }
 
-std::vector<char> read_bytes(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream || std::filesystem::is_directory(path)) reject("it cannot be read: %s", std::strerror(errno));
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
-
 void print_tensors(std::ostream& out, const char* kind, const std::vector<TensorEntry>& tensors) {
   const auto list = [&out](const std::vector<int64_t>& values) {
     for (size_t i = 0; i < values.size(); ++i) out << (i ? "," : "") << values[i];
@@ -255,8 +250,9 @@ const TensorEntry* find_tensor(const std::vector<TensorEntry>& tensors, const st
 }
 
 CaseFile read_case_file(const std::string& path) {
-  std::vector<char> bytes = read_bytes(path);
-  const std::string_view text(bytes.data(), bytes.size());
+  const SourceFile source(path);
+  const std::vector<char> start = source.read(std::min(source.size(), kMaxLine * (kMaxLines + 1)));
+  const std::string_view text(start.data(), start.size());
   CaseFile file;
   size_t at = 0, data_bytes = 0;
   for (size_t number = 0;; ++number) {
@@ -273,11 +269,14 @@ CaseFile read_case_file(const std::string& path) {
       break;
     }
   }
-  if (bytes.size() - at != data_bytes) {
-    reject("%zu bytes of data follow the header, which says %zu: the file is cut off or damaged", bytes.size() - at,
+  if (source.size() - at != data_bytes) {
+    reject("%zu bytes of data follow the header, which says %zu: the file is cut off or damaged", source.size() - at,
            data_bytes);
   }
-  file.data.assign(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end());
+  file.data.assign(start.begin() + static_cast<std::ptrdiff_t>(at), start.end());
+  const std::vector<char> rest = source.read(data_bytes - file.data.size());
+  file.data.insert(file.data.end(), rest.begin(), rest.end());
+  if (file.data.size() != data_bytes) reject("it became shorter while it was read");
   for (const Block& block : file.blocks) {
     if (block.offset > data_bytes || block.bytes > data_bytes - block.offset) {
       reject("a block of %zu bytes at offset %zu, the file has %zu bytes of data", block.bytes, block.offset,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.render.console import plain_table
 from sparkctl.testing.results import VariantResult
-from sparkctl.workflows.test import SuiteReport, repeat_command, rerun_command
+from sparkctl.workflows.rerun import repeat_command, rerun_command
+from sparkctl.workflows.test import SuiteReport
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -62,8 +63,11 @@ def show_report(console: Console, report: SuiteReport, *, by_variant: bool = Fal
     for row in rows:
         if row.failed:
             show_failures(console, report, row)
-    for kernel, skip in unique_skips(rows):
-        console.print(f"skipped: {kernel} {skip}")
+    for text in skips(rows):
+        console.print(f"skipped: {text}")
+    for result in report.idle:
+        reasons = "; ".join(dict.fromkeys(skip.reason for skip in result.skips))
+        console.print(f"ran no case: {result.variant.name}: {reasons}", style="yellow")
     if report.plan.without_cases:
         console.print(f"no cases: {', '.join(report.plan.without_cases)}")
     if report.not_run:
@@ -114,9 +118,16 @@ def show_failures(console: Console, report: SuiteReport, row: KernelRow) -> None
         console.print(f"\n  and {len(failures) - SHOWN_FAILURES:,} more; --json and --junit FILE list them all")
 
 
-def unique_skips(rows: Iterable[KernelRow]) -> list[tuple[str, str]]:
-    found = {(row.kernel, f"{skip.case_id}: {skip.reason}") for row in rows for r in row.results for skip in r.skips}
-    return sorted(found)
+def skips(rows: Iterable[KernelRow]) -> list[str]:
+    """The kernel, the case, or how many where they have the same reason, and the reason."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for case_id, reason in dict.fromkeys((s.case_id, s.reason) for r in row.results for s in r.skips):
+            cases.setdefault((row.kernel, reason), []).append(case_id)
+    return [
+        f"{kernel} {ids[0]}: {reason}" if len(ids) == 1 else f"{kernel}, {len(ids)} cases: {reason}"
+        for (kernel, reason), ids in sorted(cases.items())
+    ]
 
 
 def verdict(rows: list[KernelRow], report: SuiteReport) -> str:
@@ -124,9 +135,11 @@ def verdict(rows: list[KernelRow], report: SuiteReport) -> str:
     cases = count(sum(row.cases for row in rows), "case")
     repeated = f", each {report.options.repeat} times with the same bits" if report.options.repeat > 1 else ""
     failed = sum(row.failed for row in rows)
-    if report.passed:
+    left_out = f", {count(len(report.idle), 'variant')} ran no case" if report.idle else ""
+    left_out += f", {' and '.join(report.missed)} asked for by name" if report.missed else ""
+    if report.passed and not left_out:
         return f"\n{variants}, {cases}{repeated}: all passed"
-    return f"\n{variants}, {cases}: {failed} failed"
+    return f"\n{variants}, {cases}: {failed} failed{left_out}"
 
 
 def report_json(report: SuiteReport) -> dict[str, Any]:
@@ -150,6 +163,8 @@ def report_json(report: SuiteReport) -> dict[str, Any]:
         "failed": sum(row.failed for row in rows),
         "skipped": sum(row.skipped for row in rows),
         "not_run": list(report.not_run),
+        "ran_no_case": [result.variant.name for result in report.idle],
+        "missed": list(report.missed),
         "without_cases": list(report.plan.without_cases),
         "variants": [variant_json(report, result) for result in report.results],
     }

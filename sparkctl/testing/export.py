@@ -17,6 +17,7 @@ from sparkctl.testing.case_file import CaseFile, TensorEntry
 from sparkctl.testing.compare import LSE_ERROR, REL_L2, allowed_error
 from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, PrefillCase, StreamCase
 from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode, prepare_merge
+from sparkctl.testing.prepare_prefill import prepare_prefill
 from sparkctl.testing.stream import run_stream
 
 if TYPE_CHECKING:
@@ -43,6 +44,24 @@ ENTRIES: Mapping[str, Entry] = {
     "paged_decode": Entry(
         "paged_decode",
         ("variant", "combine", "q", "k_pages", "v_pages", "page_table", "kv_lens", *RESULTS, *OPTIONS),
+        outputs=("out", "lse"),
+    ),
+    "prefill": Entry(
+        "prefill",
+        (
+            "variant",
+            "q",
+            "k",
+            "v",
+            "page_table",
+            "kv_lens",
+            "qo_indptr",
+            "kv_indptr",
+            "max_qo_len",
+            "out",
+            "lse",
+            *OPTIONS,
+        ),
         outputs=("out", "lse"),
     ),
     "combine": Entry(
@@ -78,10 +97,8 @@ class Recorder:
 
 def refusal(case: Case) -> str | None:
     """Why a case cannot be exported; None if it can."""
-    if isinstance(case, DecodeCase) and case.layout.startswith("huge"):
+    if isinstance(case, DecodeCase | PrefillCase) and case.layout.startswith("huge"):
         return "its tensors span more than 2^31 elements"
-    if isinstance(case, PrefillCase):
-        return "the runner cannot call family 'prefill'"
     if isinstance(case, MergeCase) and case.in_place:
         return "its result lies over its input"
     return None
@@ -96,7 +113,7 @@ def export_case(recorder: Recorder, variant: Variant, case: Case, seed: int = 0)
         case DecodeCase():
             return from_prepared(recorder, variant, case, prepare_decode(target, variant, case))
         case PrefillCase():
-            raise SparkctlError(f"{case.id} cannot be exported")  # refused above
+            return from_prepared(recorder, variant, case, prepare_prefill(target, variant, case))
         case CombineCase():
             return from_prepared(recorder, variant, case, prepare_combine(target, variant, case))
         case MergeCase():
@@ -133,12 +150,13 @@ def from_prepared(recorder: Recorder, variant: Variant, case: Case, prepared: Pr
     prepared.call()
     name, arguments = recorder.call
     store = BlockStore()
+    shape = tuple(arguments["out"].shape)  # a packed one's references stand in a batch of one
     expected = {
-        "out": prepared.expected_out,
-        "allowed": allowed_error(prepared.expected_out, prepared.plain_out, prepared.dtype),
+        "out": prepared.expected_out.reshape(shape),
+        "allowed": allowed_error(prepared.expected_out, prepared.plain_out, prepared.dtype).reshape(shape[:-1]),
     }
     if arguments["lse"] is not None:
-        expected["lse"] = prepared.expected_lse
+        expected["lse"] = prepared.expected_lse.reshape(shape[:-1])
     limits = {"launches": str(prepared.launches), "rel_l2": repr(REL_L2[prepared.dtype]), "lse_error": repr(LSE_ERROR)}
     return CaseFile(
         case=case.id,
@@ -178,7 +196,7 @@ def values_of(recorder: Recorder, name: str, arguments: Mapping[str, Any]) -> di
     if "combine" in arguments:
         values["combine"] = names[arguments["combine"]]
         values["num_splits"] = str(arguments["part_max"].shape[-1])
-    if "max_qo_len" in arguments:
+    if arguments.get("qo_indptr") is not None:
         values["max_qo_len"] = str(arguments["max_qo_len"])
     if "scale" in arguments:
         scale, softcap = arguments["scale"], arguments["softcap"]

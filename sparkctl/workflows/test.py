@@ -90,10 +90,21 @@ class SuiteReport:
     library_digest: str = ""
 
     @property
+    def idle(self) -> tuple[VariantResult, ...]:
+        """Variants of which every case was skipped."""
+        return tuple(result for result in self.results if not result.cases_run)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Kernels and variants that were asked for by name and of which no case ran."""
+        silent = {name for result in self.idle for name in (result.variant.name, result.variant.kernel.name)}
+        return tuple(name for name in self.options.patterns if name in silent | set(self.plan.without_cases))
+
+    @property
     def passed(self) -> bool:
-        """Something ran, nothing failed, nothing was left out."""
+        """Something ran, nothing failed, and nothing that was asked for by name was left out."""
         ran = sum(result.cases_run for result in self.results)
-        return ran > 0 and not self.not_run and not any(result.failures for result in self.results)
+        return ran > 0 and not self.not_run and not self.missed and not any(r.failures for r in self.results)
 
 
 class Watcher(Protocol):
@@ -273,48 +284,3 @@ def nothing_hint(options: SuiteOptions, without_cases: Sequence[str], in_larger:
 
 def failures_path(registry: Registry, environ: Mapping[str, str]) -> Path:
     return default_build_root(registry, environ) / "test" / "failures.json"
-
-
-def rerun_command(report: SuiteReport, variant: Variant, case_id: str) -> str:
-    """The command that reruns one case of one variant under the same conditions, and nothing else."""
-    return shlex.join(["sparkctl", "test", variant.name, "-k", case_id, *conditions(report.options)])
-
-
-def repeat_command(report: SuiteReport) -> str:
-    """The command that repeats the whole run."""
-    options = report.options
-    words = ["sparkctl", "test", *options.patterns]
-    for axis, values in options.where.items():
-        words += ["--where", f"{axis}={','.join(values)}"]
-    if options.groups:
-        words += ["--group", ",".join(map(str, options.groups))]
-    if options.expression:
-        words += ["-k", options.expression]
-    return shlex.join([*words, *conditions(options)])
-
-
-def conditions(options: SuiteOptions) -> list[str]:
-    """The options that say under which conditions cases run."""
-    words: list[str] = []
-    if options.project:
-        words += ["--project", str(options.project)]
-    if options.backend != "auto":
-        words += ["--backend", options.backend]
-    if options.arch:
-        words += ["--arch", options.arch.name]
-    if options.profile != "release":
-        words += ["--profile", options.profile]
-    for name, value in options.sets.items():
-        words += ["--set", f"{name}={value}"]
-    if options.runner:
-        words.append("--runner")
-    if options.full:
-        words.append("--full")
-    if options.seed:
-        words += ["--seed", str(options.seed)]
-    if options.repeat > 1:
-        words += ["--repeat", str(options.repeat)]
-    for option, mode in (("--schedule", options.schedule), ("--async-mode", options.async_mode)):
-        if mode:
-            words += [option, mode]
-    return words

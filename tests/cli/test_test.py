@@ -21,6 +21,7 @@ import pytest
 
 from sparkctl.cli.app import main
 from sparkctl.registry import find_project, load_registry, select_variants
+from sparkctl.testing.cases import CASES
 from sparkctl.testing.suite import Outcome
 from sparkctl.toolchain import find_devices
 
@@ -226,6 +227,46 @@ def test_nothing_but_skipped_cases_is_no_success(run: Run, outcomes: dict[str, O
     case = next(c for c in emulator_cases() if "huge_len" in c)
     outcomes[case] = Outcome(skip="too little memory")
     assert run("attn_decode_split_kv_mma.bf16.d64", "-k", "huge_len").code == 1
+
+
+def test_a_variant_that_ran_nothing_is_told_and_not_all_passed(run: Run, outcomes: dict[str, Outcome]) -> None:
+    for case in ("tile_counts-b1-kv64-h2-g4-q1-s3-lse", "tile_counts-b1-kv128-h2-g4-q1-s3-lse"):
+        outcomes[f"attn_decode_split_kv.bf16.d128 {case}"] = Outcome(skip="too little memory")
+    words = ["--head-dim", "128", "--dtype", "bf16", "-k", f"{CHOSEN} or tile_counts-b1-kv128-h2-g4-q1-s3-lse"]
+    result = run("attn_decode_split_k*", *NAMED[1:], *words, columns=80)
+    assert result.code == 0
+    assert "attn_decode_split_kv             1      0       0        2         0.00" in result.out
+    assert result.out.endswith("""
+skipped: attn_decode_split_kv, 2 cases: too little memory
+ran no case: attn_decode_split_kv.bf16.d128: too little memory
+
+6 variants, 9 cases: 0 failed, 1 variant ran no case""")
+    data = json.loads(run("attn_decode_split_k*", *NAMED[1:], *words, "--json").out)
+    assert (data["passed"], data["ran_no_case"], data["missed"]) == (True, ["attn_decode_split_kv.bf16.d128"], [])
+
+
+@pytest.mark.parametrize("name", ["attn_decode_split_kv", "attn_decode_split_kv.bf16.d128"])
+def test_what_was_asked_for_by_name_and_ran_nothing_is_no_success(
+    run: Run, outcomes: dict[str, Outcome], name: str
+) -> None:
+    outcomes["attn_decode_split_kv.bf16.d128 tile_counts-b1-kv64-h2-g4-q1-s3-lse"] = Outcome(skip="too little memory")
+    words = [name, *NAMED[1:], "--head-dim", "128", "--dtype", "bf16", "-k", CHOSEN]
+    result = run(*words, columns=200)
+    assert result.code == 1
+    assert result.out.endswith(f"\n6 variants, 5 cases: 0 failed, 1 variant ran no case, {name} asked for by name")
+    assert json.loads(run(*words, "--json").out)["missed"] == [name]
+
+
+def test_a_kernel_without_cases_that_was_asked_for_by_name_is_no_success(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(CASES, "attn_merge_states")
+    words = ["--head-dim", "128", "--dtype", "bf16", "-k", CHOSEN]
+    assert run("attn_[cm]*", *words).code == 0
+    result = run("attn_combine", "attn_merge_states", *words)
+    assert result.code == 1
+    assert "no cases: attn_merge_states\n" in result.out
+    assert result.out.endswith("\n1 variant, 1 case: 0 failed, attn_merge_states asked for by name")
 
 
 def emulator_cases() -> list[str]:

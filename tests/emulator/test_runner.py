@@ -6,31 +6,31 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import subprocess
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from programs import FLAGS, INCLUDES, KERNELS, ROOT
+from programs import FLAGS, INCLUDES, KERNELS
+from runner_calls import RECORDER, REGISTRY, Run, changed, exported, runner_call, variant, write
 
 from sparkctl.arch import parse_arch
 from sparkctl.build import RUNNER_NAME, ensure_built
-from sparkctl.registry import Variant, load_registry, select_variants
 from sparkctl.runtime import load_library
 from sparkctl.testing.case_file import CaseFile, TensorEntry, decode_case, encode_case
 from sparkctl.testing.cases import cases_for
-from sparkctl.testing.export import export_case, recorder_for, refusal
-from sparkctl.testing.model import CombineCase, DecodeCase, MergeCase, StreamCase
+from sparkctl.testing.export import refusal
+from sparkctl.testing.model import CombineCase, DecodeCase, MergeCase, PrefillCase, StreamCase
 from sparkctl.testing.prepare import Target, prepare_decode
 from sparkctl.testing.results import Selection
 from sparkctl.testing.standalone import StandaloneTarget, run_standalone
 from sparkctl.testing.suite import run_variant
 
-REGISTRY = load_registry(ROOT / "flags.yaml")
-RECORDER = recorder_for(REGISTRY)
 NAMES = (
     "attn_decode_split_kv.bf16.d64",
     "attn_decode_split_kv_mma.bf16.d64",
@@ -38,8 +38,13 @@ NAMES = (
     "attn_combine.bf16.d64",
     "stream_read.u2",
     "attn_merge_states.bf16.d64",
+    "attn_prefill_split_q.bf16.d64",
+    "attn_prefill_split_q_mma.bf16.d64",
+    "attn_prefill_split_q_mma.bf16.d64.p1",
 )
 DECODE = DecodeCase((37, 5), num_kv_heads=2, group=2, num_splits=2, causal=True, slack=3)
+PREFILL = PrefillCase((20, 20), (37, 5), num_kv_heads=2, group=2, causal=True, slack=3)
+PACKED = PrefillCase((3, 0, 20), (9, 4, 37), group=3, packed_q=True, packed_kv=True, causal=True)
 CASES = {
     NAMES[0]: (replace(DECODE, layout="padded"), replace(DECODE, kv_lens=(0, 3))),
     NAMES[1]: (DECODE, replace(DECODE, layout="fused", qo_len=3), replace(DECODE, layout="heads_first")),
@@ -47,26 +52,19 @@ CASES = {
     NAMES[3]: (CombineCase(2, 1, 3, 4, "empty_first"), CombineCase(1, 2, 2, 3, "all_empty", padded_out=True)),
     NAMES[4]: (StreamCase(0), StreamCase(4112, 3)),
     NAMES[5]: (MergeCase(2, 1, 3, 4), MergeCase(1, 2, 2, 3, layout="padded")),
+    NAMES[6]: (PREFILL, replace(PACKED, layout="padded"), replace(PREFILL, slack=None, kv_lens=(37, 37))),
+    NAMES[7]: (
+        replace(PREFILL, layout="heads_first", window=7, softcap=2.0, mask="rank4", sinks=True),
+        replace(PACKED, layout="mixed", mask="rank4_heads", return_lse=False),
+        replace(PACKED, qo_lens=(0, 0, 0)),
+        replace(PREFILL, packed_q=True, qo_lens=(7, 20)),
+        replace(PREFILL, packed_kv=True, slack=None),
+    ),
+    NAMES[8]: (
+        replace(PREFILL, page_size=8, layout="fused"),
+        replace(PACKED, packed_kv=False, page_size=24, slack=1, window=3),
+    ),
 }
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: list[str]
-    err: list[str]
-
-
-Run = Callable[..., Done]
-
-
-def variant(name: str) -> Variant:
-    (found,) = select_variants(REGISTRY, [name])
-    return found
-
-
-def exported(name: str, case: object, seed: int = 0) -> CaseFile:
-    return export_case(RECORDER, variant(name), case, seed)
 
 
 @pytest.fixture(scope="module")
@@ -81,23 +79,6 @@ def run(folder: Path, tmp_path: Path) -> Run:
     return runner_call(folder / RUNNER_NAME, tmp_path)
 
 
-def runner_call(program: Path, cwd: Path) -> Run:
-    def call(*words: str | Path) -> Done:
-        command = ["env", "-i", "PATH=/usr/bin:/bin", str(program.resolve()), *map(str, words)]
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
-        return Done(done.returncode, done.stdout.splitlines(), done.stderr.splitlines())
-
-    return call
-
-
-def write(folder: Path, *files: CaseFile) -> Path:
-    for file in files:
-        path = folder / file.variant / f"{file.case}.case"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode_case(file))
-    return folder
-
-
 def test_cases_of_every_family_pass(run: Run, tmp_path: Path) -> None:
     files = [exported(name, case) for name, cases in CASES.items() for case in cases]
     done = run(write(tmp_path / "cases", *files))
@@ -108,13 +89,18 @@ def test_cases_of_every_family_pass(run: Run, tmp_path: Path) -> None:
     assert all(line.startswith("pass 0") for line in done.out[:-1])
 
 
+def test_no_family_of_the_registry_is_left_out() -> None:
+    exportable = {kernel.family for kernel in REGISTRY.kernels.values()}
+    assert {exported(name, cases[0]).family for name, cases in CASES.items()} == exportable
+
+
 def test_it_needs_neither_python_nor_torch_nor_tvm_ffi(folder: Path) -> None:
     linked = subprocess.run(["ldd", folder / RUNNER_NAME], capture_output=True, text=True, check=True).stdout
     names = {line.split()[0].split("/")[-1].split(".")[0] for line in linked.splitlines()}
     assert names <= {"linux-vdso", "libstdc++", "libm", "libgcc_s", "libc", "ld-linux-x86-64", "ld-linux-aarch64"}
 
 
-@pytest.mark.parametrize("name", [NAMES[1], NAMES[3]])
+@pytest.mark.parametrize("name", [NAMES[1], NAMES[3], NAMES[7], NAMES[8]])
 def test_its_errors_are_those_of_the_tests_in_python(folder: Path, name: str) -> None:
     """The tolerance rule is the same: each case has the same share of what is allowed, to the four digits shown."""
     cases = [case for case in cases_for(variant(name)) if refusal(case) is None][::7]
@@ -188,18 +174,6 @@ def test_outputs_are_written_bit_for_bit(run: Run, folder: Path, tmp_path: Path)
         assert file.blocks[entry.block] == guarded.view.contiguous().view(torch.uint8).numpy().tobytes()
 
 
-def changed(file: CaseFile, entry: TensorEntry, position: tuple[int, ...], value: float) -> CaseFile:
-    """One element of a tensor of the file set to something else."""
-    dtype, size = {"f64": ("<f8", 8), "i32": ("<i4", 4), "bf16": ("<u2", 2)}[entry.dtype]
-    assert entry.block is not None
-    block = bytearray(file.blocks[entry.block])
-    at = entry.offset + size * sum(i * stride for i, stride in zip(position, entry.strides, strict=True))
-    block[at : at + size] = np.array([value], dtype=dtype).tobytes()
-    blocks = list(file.blocks)
-    blocks[entry.block] = bytes(block)
-    return replace(file, blocks=tuple(blocks))
-
-
 def test_a_wrong_expected_value_fails_at_its_place(run: Run, tmp_path: Path) -> None:
     file = exported(NAMES[1], DECODE)
     wrong = changed(file, file.expected["out"], (1, 0, 2, 17), 9.5)
@@ -238,12 +212,16 @@ def test_an_altered_input_fails(run: Run, tmp_path: Path) -> None:
         assert f": out at batch {batch}, " in done.out[0] or f": lse at batch {batch}, " in done.out[0]
 
 
-OPTIONS = replace(DECODE, window=11, softcap=2.0, mask="full", sinks=True)
+OPTIONS = {
+    NAMES[1]: replace(DECODE, window=11, softcap=2.0, mask="rank4", sinks=True),
+    NAMES[7]: replace(PREFILL, window=11, softcap=2.0, mask="rank4", sinks=True),
+}
 
 
-def test_every_option_reaches_the_kernel(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_reaches_the_kernel(run: Run, tmp_path: Path, name: str) -> None:
     """With one of them changed or left out the outputs are others."""
-    file = exported(NAMES[1], OPTIONS)
+    file = exported(name, OPTIONS[name])
     assert run(write(tmp_path / "cases", file)).code == 0
     values = dict(file.values)
     uncapped = {name: value for name, value in values.items() if not name.startswith("softcap")}
@@ -369,6 +347,102 @@ def test_lengths_and_pages_that_lead_outside_are_refused(
     done = run(write(tmp_path / "cases", changed(file, file.inputs[tensor], position, value)))
     assert done.code == 2
     assert message in done.err[0]
+
+
+PACKED_MASK = replace(PACKED, mask="rank4_heads")
+# A change of a tensor or of the header of a packed prefill, and what the runner says.
+WRONG_PACKINGS: Mapping[str, tuple[tuple[str, tuple[int, ...], int] | tuple[str, str], str]] = {
+    "a start": (("qo_indptr", (0,), 1), "qo_indptr goes from 1 to 23, accepted is from 0 to 23, the packed rows"),
+    "an end": (("kv_indptr", (3,), 51), "kv_indptr goes from 0 to 51, accepted is from 0 to 50, the packed rows"),
+    "a fall": (("kv_indptr", (1,), 14), "kv_indptr[2] is 13, accepted is 14 or more: it must not fall"),
+    "a long one": (("max_qo_len = 20", "max_qo_len = 19"), "max_qo_len is '19', accepted is 20 to 2147483647"),
+    "a narrow mask": (("kv_indptr", (2,), 9), "mask has a last size of 37, accepted is 41 or more, the longest sequence of k"),
+    "another batch": (("input = kv_indptr dtype=i32 shape=4", "input = kv_indptr dtype=i32 shape=3"), "'kv_indptr' has shape [3], accepted is [4]"),
+    "no sequence": (("input = qo_indptr dtype=i32 shape=4", "input = qo_indptr dtype=i32 shape=0"), "'qo_indptr' has shape [0], accepted is [batch + 1]"),
+    "no length": (("max_qo_len = 20\n", ""), "the header has no max_qo_len"),
+    "padded queries": (("input = qo_indptr ", "input = other "), "input 'q' has shape [23, 3, 64], accepted is [any, any, any, any]"),
+    "lengths too": (("input = kv_indptr ", "input = kv_lens "), "input 'k' has shape [50, 1, 64], accepted is [3, any, any, 64]"),
+    "an unknown input": (("input = mask ", "input = page "), "family prefill knows no input 'page'"),
+    "a table too": (("input = mask ", "input = page_table "), "input 'k' has shape [50, 1, 64], accepted is [any, any, any, 64]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(WRONG_PACKINGS))
+def test_a_wrong_packing_is_one_error_that_names_it(run: Run, tmp_path: Path, name: str) -> None:
+    change, message = WRONG_PACKINGS[name]
+    file = exported(NAMES[7], PACKED_MASK)
+    if len(change) == 3:
+        tensor, position, value = change
+        data = encode_case(changed(file, file.inputs[tensor], position, value))
+    else:
+        data = encode_case(file)
+        assert data.count(change[0].encode()) == 1
+        data = data.replace(change[0].encode(), change[1].encode())
+    (tmp_path / "bad.case").write_bytes(data)
+    done = run("bad.case")
+    assert (done.code, len(done.err)) == (2, 1), done
+    assert message in done.err[0]
+
+
+def test_pages_that_only_a_longer_query_sees_may_be_absurd(run: Run, tmp_path: Path) -> None:
+    """Each packed sequence's own queries say where its window begins."""
+    case = PrefillCase((1, 40), (40, 40), packed_q=True, page_size=8, slack=0, window=3)
+    file = exported(NAMES[8], case)
+    assert run(write(tmp_path / "cases", file)).code == 0
+    for batch, entry, code in ((0, 3, 0), (0, 4, 2), (1, 0, 2)):
+        done = run(write(tmp_path / "cases", changed(file, file.inputs["page_table"], (batch, entry), 2**30)))
+        assert done.code == code, (batch, entry, done)
+
+
+def test_a_call_without_queries_launches_nothing(run: Run, tmp_path: Path) -> None:
+    file = exported(NAMES[7], replace(PACKED, qo_lens=(0, 0, 0)))
+    assert file.values["launches"] == "0"
+    done = run(write(tmp_path / "cases", replace(file, values={**file.values, "launches": "1"})))
+    assert done.code == 1
+    assert "the emulator ran 0 kernels, 1 were expected" in done.out[0]
+    done = run(write(tmp_path / "cases", replace(file, values={**file.values, "alibi": "1"})))
+    assert (done.code, done.err[0].split(": ")[-1]) == (2, "family prefill knows no value 'alibi'")
+
+
+def not_regular(folder: Path) -> dict[str, Path]:
+    """Paths by what the runner calls them."""
+    os.mkfifo(folder / "pipe.case")
+    (folder / "folder.case").mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket.case"))
+    (folder / "device.case").symlink_to("/dev/zero")
+    return {name: folder / f"{file}.case" for name, file in (
+        ("a FIFO", "pipe"), ("a folder", "folder"), ("a socket", "socket"), ("a device", "device")
+    )}  # fmt: skip
+
+
+def test_what_is_no_regular_file_is_refused_at_once(run: Run, tmp_path: Path) -> None:
+    """Neither waited for nor read without an end, named on the command line or found in a folder."""
+    paths = not_regular(tmp_path)
+    folder = paths.pop("a folder")
+    started = time.monotonic()
+    for kind, path in (*paths.items(), ("a device", Path("/dev/zero")), ("a device", Path("/dev/null"))):
+        done = run(path)
+        assert (done.code, done.err) == (2, [f"error: {path}: it is {kind}, accepted is a regular file"])
+        assert done.out == ["0 cases, 0 failed, 1 files could not be used"]
+    assert run(folder).err == [f"error: {folder} holds no .case file"]
+    write(tmp_path, exported(NAMES[3], CASES[NAMES[3]][0]))
+    done = run(tmp_path)
+    assert (done.code, done.out[-1]) == (2, "1 cases, 0 failed, 4 files could not be used")
+    assert f"error: {folder}: it is a folder, accepted is a regular file" in done.err
+    assert time.monotonic() - started < 20
+
+
+def test_the_size_is_held_against_the_header_before_the_data_are_read(run: Run, tmp_path: Path) -> None:
+    for name, start in (("foreign", b""), ("longer", encode_case(exported(NAMES[4], StreamCase(64))))):
+        with (tmp_path / f"{name}.case").open("wb") as stream:
+            stream.write(start)
+            stream.truncate(1 << 40)
+    assert run("foreign.case").err == [
+        "error: foreign.case: this is no case file: it does not begin with 'sparkctl-case '"
+    ]
+    (said,) = run("longer.case").err
+    assert said.endswith(": the file is cut off or damaged")
 
 
 def test_a_good_file_among_wrong_ones_still_runs(run: Run, tmp_path: Path) -> None:

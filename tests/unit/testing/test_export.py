@@ -15,7 +15,7 @@ from sparkctl.testing.case_file import CaseFile, TensorEntry
 from sparkctl.testing.cases import cases_for
 from sparkctl.testing.export import ENTRIES, Recorder, export_case, recorder_for, refusal, values_of
 from sparkctl.testing.inputs import ABSURD_PAGE, make_decode_inputs
-from sparkctl.testing.model import CombineCase, DecodeCase, StreamCase
+from sparkctl.testing.model import CombineCase, DecodeCase, PrefillCase, StreamCase
 
 REGISTRY = load_registry(find_project(None) / "flags.yaml")
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "i32": torch.int32}
@@ -135,25 +135,43 @@ def test_a_stream_case_holds_its_checksum(recorder: Recorder) -> None:
     assert file.outputs["checksum"].shape == (3,)
 
 
-def test_cases_of_huge_strides_are_refused(recorder: Recorder) -> None:
-    case = DecodeCase((3,), layout="huge_len")
+@pytest.mark.parametrize(
+    ("kernel", "case"),
+    [
+        ("attn_decode_split_kv", DecodeCase((3,), layout="huge_len")),
+        ("attn_prefill_split_q", PrefillCase((2,), (3,), layout="huge_len")),
+    ],
+)
+def test_cases_of_huge_strides_are_refused(recorder: Recorder, kernel: str, case: DecodeCase | PrefillCase) -> None:
     assert refusal(case) == "its tensors span more than 2^31 elements"
     with pytest.raises(SparkctlError, match=r"cannot be exported: its tensors span more than 2\^31 elements"):
-        export_case(recorder, variant("attn_decode_split_kv"), case)
+        export_case(recorder, variant(kernel), case)
 
 
-RUNNABLE = [k.name for k in REGISTRY.kernels.values() if k.family != "prefill" and k.name != "stream_read"]
+def test_a_packed_prefill_case_holds_its_call_and_references_of_its_shape(recorder: Recorder) -> None:
+    case = PrefillCase((3, 0, 20), (9, 4, 37), group=3, packed_q=True, packed_kv=True, mask="rank4_heads", sinks=True)
+    file = export_case(recorder, variant("attn_prefill_split_q_mma"), case)
+    assert file.family == "prefill"
+    assert list(file.inputs) == ["q", "k", "v", "qo_indptr", "kv_indptr", "mask", "sinks"]
+    assert tensor(file, file.inputs["qo_indptr"]).tolist() == [0, 3, 3, 23]
+    assert (file.values["max_qo_len"], file.values["launches"]) == ("20", "1")
+    assert "num_splits" not in file.values and "combine" not in file.values
+    assert {key: entry.shape for key, entry in file.outputs.items()} == {"out": (23, 3, 64), "lse": (23, 3)}
+    shapes = {key: entry.shape for key, entry in file.expected.items()}
+    assert shapes == {"out": (23, 3, 64), "allowed": (23, 3), "lse": (23, 3)}
 
 
-@pytest.mark.parametrize("kernel", RUNNABLE)
+def test_a_padded_prefill_case_says_no_longest_length(recorder: Recorder) -> None:
+    case = PrefillCase((5, 5), (9, 4), slack=1, page_size=4)
+    paged = select_variants(REGISTRY, ["attn_prefill_split_q_mma.bf16.d64.p1"])[0]
+    file = export_case(recorder, paged, case)
+    assert list(file.inputs) == ["q", "k", "v", "page_table", "kv_lens"]
+    assert "max_qo_len" not in file.values
+    assert file.outputs["out"].shape == file.expected["out"].shape == (2, 5, 1, 64)
+
+
+@pytest.mark.parametrize("kernel", [name for name in REGISTRY.kernels if name != "stream_read"])
 def test_every_kernel_with_cases_can_be_exported(recorder: Recorder, kernel: str) -> None:
     chosen = variant(kernel)
     case = cases_for(chosen)[0]
     assert export_case(recorder, chosen, case).case == case.id
-
-
-@pytest.mark.parametrize("kernel", ["attn_prefill_split_q", "attn_prefill_split_q_mma"])
-def test_a_prefill_case_is_refused_by_name(recorder: Recorder, kernel: str) -> None:
-    chosen = variant(kernel)
-    with pytest.raises(SparkctlError, match="cannot be exported: the runner cannot call family 'prefill'"):
-        export_case(recorder, chosen, cases_for(chosen)[0])
