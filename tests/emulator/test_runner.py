@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -500,6 +501,38 @@ def test_each_fault_of_a_kernel_is_found(faulty: Path, tmp_path: Path, fault: st
     assert done.err == []
     assert done.code == (1 if FAULTS[fault] else 0)
     assert FAULTS[fault] in done.out[0]
+
+
+def settings_seen(faulty: Path, folder: Path, file: CaseFile, schedule: str, mode: str) -> np.ndarray:
+    """The words that outcome.ordered leaves; on one worker, since blocks of several end in any order."""
+    words = (
+        "--schedule",
+        schedule,
+        "--async-mode",
+        mode,
+        "--seed",
+        "3",
+        "--write",
+        folder / "outputs",
+        folder / "cases",
+    )
+    environ = {"SPARKCTL_EMULATOR_THREADS": "1"}
+    subprocess.run([faulty, *words], env=environ, capture_output=True, timeout=120, check=False)
+    result = decode_case((folder / "outputs" / file.variant / f"{file.case}.out").read_bytes())
+    return np.frombuffer(result.blocks[0], dtype="<u4")
+
+
+def test_every_schedule_and_every_arrival_of_copies_reaches_the_kernel(faulty: Path, tmp_path: Path) -> None:
+    """Else equal bits under all of them, which tests/emulator/test_equal_bits.py asks for, would say nothing."""
+    file = replace(exported(NAMES[4], StreamCase(1024, 66)), variant="outcome.ordered")
+    write(tmp_path / "cases", file)
+    copied = np.frombuffer(file.blocks[0][:1024], dtype="<u4")[::4]
+    for schedule, mode in product(("ascending", "descending", "random"), ("late", "early", "random")):
+        thread, block, *read = settings_seen(faulty, tmp_path, file, schedule, mode)
+        last = {"ascending": (63, 4), "descending": (0, 0)}
+        assert (thread, block) == last[schedule] if schedule in last else thread not in (0, 63), (schedule, mode)
+        landed = (read == copied).sum()
+        assert landed == {"late": 0, "early": 64}[mode] if mode != "random" else 10 < landed < 54, (schedule, mode)
 
 
 def test_a_runner_that_dies_fails_that_case_and_the_others_still_run(folder: Path, tmp_path: Path) -> None:
