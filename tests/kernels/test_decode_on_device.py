@@ -16,6 +16,15 @@ pytestmark = pytest.mark.gpu
 
 KERNELS = ["attn_decode_split_kv", "attn_decode_split_kv_mma"]
 PAGED_KERNELS = ["attn_paged_decode_split_kv", "attn_paged_decode_split_kv_mma"]
+# What a graph is captured of: a kernel, whether it goes over pages, and the run-time flags of its calls.
+CAPTURED: dict[str, tuple[str, bool, dict[str, int]]] = {
+    **{kernel: (kernel, False, {}) for kernel in KERNELS},
+    **{kernel: (kernel, True, {}) for kernel in PAGED_KERNELS},
+    "fa_split_gqa, two stages": ("fa_split_gqa", False, {"FAPIPE": 1}),
+    "fa_split_gqa, one stage": ("fa_split_gqa", False, {"FAPIPE": 0}),
+    "fa_split_gqa, two stages, pages": ("fa_split_gqa", True, {"FAPIPE": 1}),
+    "fa_split_gqa, one stage, pages": ("fa_split_gqa", True, {"FAPIPE": 0}),
+}
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -76,14 +85,15 @@ def test_two_streams_at_once_do_not_disturb_each_other(make: Callable[..., Tenso
 
 
 @pytest.mark.parametrize("optional", [False, True], ids=["plain", "options"])
-@pytest.mark.parametrize("kernel", [*KERNELS, *PAGED_KERNELS])
-def test_a_graph_captured_short_replays_long(make: Callable[..., Tensors], kernel: str, optional: bool) -> None:
+@pytest.mark.parametrize("name", CAPTURED)
+def test_a_graph_captured_short_replays_long(make: Callable[..., Tensors], name: str, optional: bool) -> None:
+    kernel, paged, flags = CAPTURED[name]
     q, k, v = make(3, 4100)
     kv_lens = torch.tensor([1, 1, 1], dtype=torch.int32, device="cuda")
     out = torch.full_like(q, float("nan"))
     workspace = ops.allocate_workspace(q, 16)
     options = every_option(q, k.shape[1]) if optional else AttentionOptions(q.shape[-1] ** -0.5)
-    call = prepared(kernel, q, k, v, kv_lens, options, out=out, workspace=workspace)
+    call = prepared(kernel, paged, q, k, v, kv_lens, options, out=out, workspace=workspace, flags=flags)
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         call()
@@ -112,6 +122,7 @@ def every_option(q: torch.Tensor, kv_len: int) -> AttentionOptions:
 
 def prepared(
     kernel: str,
+    paged: bool,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -122,7 +133,7 @@ def prepared(
     """The call of a kernel over these keys, contiguous or in shuffled pages of 20 keys that are made here."""
     words = {name: getattr(options, name) for name in ("scale", "causal", "window", "softcap", "mask", "sinks")}
     words |= {"kernel": kernel, **given}
-    if kernel not in PAGED_KERNELS:
+    if not paged:
         return lambda: ops.decode(q, k, v, kv_lens=kv_lens, **words)
     batch, entries = k.shape[0], k.shape[1] // 20
     table = torch.randperm(batch * entries, device=q.device).view(batch, entries)

@@ -32,6 +32,41 @@ BODIES = {
     "split_kv, pages": ("split_kv.cuh", "reduce_split_kv<bf16, 64, PagedRows>", 256, 0),
 }
 
+# Kernels that are templates themselves: header, instance, params, block and dynamic shared memory.
+KERNELS = {
+    "prefill split_q_mma": (
+        "prefill/split_q_mma.cuh",
+        "attn_prefill_split_q_mma_kernel<bf16, 128, ContiguousRows>",
+        "PrefillParams",
+        128,
+        65536,
+    ),
+    "prefill split_q_mma, pages": (
+        "prefill/split_q_mma.cuh",
+        "attn_prefill_split_q_mma_kernel<fp16, 256, PagedRows>",
+        "PrefillParams",
+        128,
+        98304,
+    ),
+    "prefill split_q": (
+        "prefill/split_q.cuh",
+        "attn_prefill_split_q_kernel<bf16, 64, 4, 64, 64, ContiguousRows>",
+        "PrefillParams",
+        256,
+        0,
+    ),
+    "prefill split_q, pages": (
+        "prefill/split_q.cuh",
+        "attn_prefill_split_q_kernel<fp16, 192, 8, 32, 32, PagedRows>",
+        "PrefillParams",
+        256,
+        0,
+    ),
+    "combine": ("combine/combine.cuh", "attn_combine_kernel<bf16, 128>", "CombineParams", 128, 0),
+    "merge_states": ("combine/merge_states.cuh", "attn_merge_states_kernel<fp16, 64>", "StatesParams", 64, 0),
+    "stream_read": ("bench/stream_read.cuh", "stream_read_kernel<4>", "StreamReadParams", 256, 0),
+}
+
 
 def sources(*suffixes: str) -> list[Path]:
     return sorted(path for path in CSRC.rglob("*") if path.suffix in suffixes)
@@ -90,7 +125,7 @@ def options_for(block: int, dynamic_smem: int) -> list[str]:
     root = wheels_root()
     assert root is not None
     folders = [CSRC, root / "include", root / "include" / "cccl"]
-    defines = [f"-DSPARK_BLOCK={block}", f"-DSPARK_DYNAMIC_SMEM={dynamic_smem}"]
+    defines = [f"-DSPARK_BLOCK={block}", f"-DSPARK_DYNAMIC_SMEM={dynamic_smem}", "-DSPARK_MIN_BLOCKS=1"]
     return ["--gpu-architecture=sm_90", "-std=c++17", *(f"-I{folder}" for folder in folders), *defines]
 
 
@@ -105,6 +140,27 @@ extern "C" __global__ void kernel(const __grid_constant__ DecodeParams p) {{ {re
     code, log, cubin_bytes = nvrtc.compile(source, options_for(block, dynamic_smem))
     assert code == 0, log
     assert cubin_bytes > 4000
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_nvrtc_compiles_the_kernels_that_are_templates(nvrtc: Nvrtc, name: str) -> None:
+    header, instance, params, block, dynamic_smem = KERNELS[name]
+    source = f"""#include "{header}"
+namespace spark {{
+template __global__ void {instance}(const __grid_constant__ {params});
+}}
+"""
+    code, log, cubin_bytes = nvrtc.compile(source, options_for(block, dynamic_smem))
+    assert code == 0, log
+    assert cubin_bytes > 4000
+
+
+def test_nvrtc_compiles_a_kernel_of_every_source(registry: Registry) -> None:
+    """One entry at least for each kernel's header; those of decode are shared by its families."""
+    sources = (Path(kernel.source).with_suffix(".cuh") for kernel in registry.kernels.values())
+    wanted = {f"{'attention' if 'decode' in path.parts[1] else path.parts[1]}/{path.name}" for path in sources}
+    named = {f"attention/{header}" for header, *_ in BODIES.values()} | {header for header, *_ in KERNELS.values()}
+    assert named == wanted
 
 
 def test_nvrtc_would_say_so_if_a_header_needed_the_host(nvrtc: Nvrtc) -> None:
