@@ -34,10 +34,10 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_
   T* out_gmem = static_cast<T*>(p.out) + element_offset(p.out_stride, batch, position, head);
   const int64_t row = (static_cast<int64_t>(batch) * p.qo_len + position) * p.num_qo_heads + head;
   float* lse_gmem = p.lse == nullptr ? nullptr : p.lse + row;
-  const float sink_log2 = p.sinks == nullptr ? kNegInf : p.sinks[head] * kLog2E;
+  const float sink = p.sinks == nullptr ? kNegInf : p.sinks[head];
 
   ptx::griddepcontrol_wait();  // the partials are written
-  merge_row<T, HEAD_DIM>(source, p.num_splits, self, out_gmem, lse_gmem, sink_log2);
+  merge_row<T, HEAD_DIM>(source, p.num_splits, self, out_gmem, lse_gmem, sink);
 }
 
 }  // namespace spark

@@ -66,11 +66,11 @@ SPARK_DEVICE MergeThread<HEAD_DIM> merge_thread() {
   return {static_cast<int>(threadIdx.x) % VECTORS, static_cast<int>(threadIdx.x) / VECTORS};
 }
 
-// out_gmem: the row's first element; lse_gmem: the row's lse, nullable; sink_log2: -inf
-// for none. All threads of the block take part.
+// out_gmem: the row's first element; lse_gmem: the row's lse, nullable; sink: -inf for
+// none. All threads of the block take part.
 template <typename T, int HEAD_DIM, typename Source>
 SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<HEAD_DIM>& self, T* out_gmem,
-                            float* lse_gmem, float sink_log2) {
+                            float* lse_gmem, float sink) {
   constexpr int VECTORS = MergeThread<HEAD_DIM>::VECTORS;
   constexpr int PART_LANES = MergeThread<HEAD_DIM>::PART_LANES;
   constexpr int AHEAD = 4;                      // values of a thread that are under way before any weight is known
@@ -84,7 +84,7 @@ SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<H
     if (part < num_parts) ahead[i] = source.values(part);
   }
   MergedRow merged = merge_softmax(source, count);
-  if (sink_log2 != kNegInf) add_sink(merged, sink_log2);
+  if (sink != kNegInf) add_sink(merged, sink_to_log2(sink));
 
   // acc[dims of this thread] = sum over this thread's parts
   float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -112,7 +112,7 @@ SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<H
         make_uint2(pack2<T>(acc.x * inverse, acc.y * inverse), pack2<T>(acc.z * inverse, acc.w * inverse));
   }
   if (lse_gmem != nullptr && threadIdx.x == 0) {
-    *lse_gmem = merged.sum == 0.0f ? kNegInf : (merged.max + log2f(merged.sum)) * kLn2;
+    *lse_gmem = row_lse(merged, sink);
   }
 }
 

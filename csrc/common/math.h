@@ -7,6 +7,7 @@ namespace spark {
 
 inline constexpr float kLog2E = 1.44269504088896340736f;
 inline constexpr float kLn2 = 0.69314718055994530942f;
+inline constexpr float kMaxFloat = __builtin_bit_cast(float, 0x7f7fffffu);
 inline constexpr float kNegInf = __builtin_bit_cast(float, 0xff800000u);  // -inf; NVRTC has no __builtin_huge_valf
 
 template <typename T>

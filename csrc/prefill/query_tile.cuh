@@ -73,13 +73,14 @@ struct FinishedRow {
 
 SPARK_DEVICE FinishedRow finish_row(const PrefillParams& p, MergedRow row, int head) {
   float factor = 1.0f;
+  float sink = kNegInf;
   if (p.sinks != nullptr) {
     const float max = row.max;
-    add_sink(row, p.sinks[head] * kLog2E);
+    sink = p.sinks[head];
+    add_sink(row, sink_to_log2(sink));
     factor = rescale_factor(max, row.max);
   }
-  if (row.sum == 0.0f) return {0.0f, kNegInf};
-  return {factor / row.sum, (row.max + log2f(row.sum)) * kLn2};
+  return {row.sum == 0.0f ? 0.0f : factor / row.sum, row_lse(row, sink)};
 }
 
 SPARK_DEVICE void store_lse(const PrefillParams& p, const Sequence& seq, const QueryRow& row, float lse) {

@@ -75,7 +75,10 @@ def attention_torch(
         lse = torch.logaddexp(lse, options.sinks.reshape(1, num_kv_heads, group, 1))
     weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
     out = torch.einsum("bhgij,bjhd->bihgd", weights, v32).reshape(q.shape).to(q.dtype).contiguous()
-    return out, lse.permute(0, 3, 1, 2).reshape(batch, qo_len, num_qo_heads).contiguous()
+    lse = lse.permute(0, 3, 1, 2).reshape(batch, qo_len, num_qo_heads).contiguous()
+    if options.sinks is not None:
+        out.masked_fill_(lse.isnan()[..., None], float("nan"))  # also of a sink that has no key beside it
+    return out, lse
 
 
 def merge_torch(out: torch.Tensor, lse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,15 +111,20 @@ def combine_torch(
     empty = part_sum == 0
     top = part_max.masked_fill(empty, float("-inf")).amax(-1)
     if sinks is not None:
-        top = torch.maximum(top, sinks * LOG2_E)
+        sinks_log2 = (sinks * LOG2_E).clamp(
+            max=torch.finfo(torch.float32).max
+        )  # the product of a large one is infinite
+        top = torch.maximum(top, sinks_log2)
     shift = top.masked_fill(top == float("-inf"), 0.0)
     weights = torch.exp2(part_max - shift[..., None]).masked_fill(empty, 0.0)
     total = (weights * part_sum).sum(-1)
     if sinks is not None:
-        total = total + torch.exp2(sinks * LOG2_E - shift)
+        total = total + torch.exp2(sinks_log2 - shift)
     values = part_acc.masked_fill(empty[..., None], 0.0)
     out = torch.einsum("...sd,...s->...d", values, weights) / total.masked_fill(total == 0, 1.0)[..., None]
     lse = (shift + torch.log2(total)) / LOG2_E
+    if sinks is not None:
+        lse = torch.maximum(lse, sinks)  # where the clamp was
     return out.to(dtype).contiguous(), lse
 
 
@@ -138,6 +146,8 @@ def gather_pages(
         used = used & (start + page_size > first_keys[:, None])
     ids = torch.where(used, page_table, 0).long()
     if ids.device.type == "cpu" and bool(((ids < 0) | (ids >= num_pages))[used].any()):
+        if num_pages == 0:
+            raise ValueError("k_pages has 0 pages, accepted is 1 or more where a sequence has keys")
         raise ValueError(
             f"page_table holds {ids[used].tolist()}, accepted is 0 to {num_pages - 1}, the pages of k_pages"
         )

@@ -31,6 +31,7 @@ GAP = 8  # elements in the gap between padded rows; keeps 16-byte alignment
 LARGE_SCORE = 1e3
 ABSURD_PAGE = 2**30  # in table entries that nobody may read
 VISIBLE_SHARE = 0.6  # of a mask
+HUGE_SINK = 3.4e38  # an fp32 number whose product with log2(e) is none
 LARGE_SINK = 5.0  # outweighs a handful of keys, and leaves fp16 its precision
 
 
@@ -135,12 +136,15 @@ def mask_shape(kind: MaskKind, batch: int, heads: int, qo_len: int, kv_len: int)
 
 
 def make_sinks(heads: int, generator: Any, device: str) -> Tensor:
-    """Random sinks, the first −inf (which is none) and the last large."""
+    """Random sinks, the first −inf (which is none) and the last large; of many two outweigh everything, without end or
+    in fp32 alone."""
     import torch
 
     sinks = torch.randn(heads, generator=generator, device=device, dtype=torch.float32)
     sinks[0] = -math.inf
     sinks[-1] = LARGE_SINK
+    if heads > 4:
+        sinks[1], sinks[2] = math.inf, HUGE_SINK
     return sinks
 
 

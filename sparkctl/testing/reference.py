@@ -37,7 +37,8 @@ def attention_reference(
     scores = capped(grouped_scores(q.double(), k.double(), scale), softcap)
     logits = with_sinks(scores.masked_fill(~visible, -math.inf), q, sinks)
     top = logits.amax(-1, keepdim=True)
-    weights = torch.exp(logits - torch.where(top == -math.inf, 0.0, top))
+    weights = torch.where(logits == top, 1.0, torch.exp(logits - top))
+    weights = torch.where(top == -math.inf, 0.0, weights)
     total = weights.sum(-1, keepdim=True)
     values = weighted_values(weights[..., :-1], read_values(v.double(), visible))
     out = values / torch.where(total == 0, 1.0, total)
@@ -81,17 +82,16 @@ def combine_reference(
 
     live = part_sum != 0
     top = part_max.double().masked_fill(~live, -math.inf).amax(-1, keepdim=True)
-    sink_log2 = torch.full_like(top, -math.inf)
-    if sinks is not None:
-        sink_log2 = (sinks.double() / math.log(2))[:, None].expand(top.shape)
-        top = torch.maximum(top, sink_log2)
     weights = torch.where(live, torch.exp2(part_max.double() - top), 0.0)
     total = (weights * part_sum.double()).sum(-1, keepdim=True)
-    total = total + torch.where(sink_log2 == -math.inf, 0.0, torch.exp2(sink_log2 - top))
     values = torch.where(live[..., None], part_acc.double(), 0.0)
     out = (weights[..., None] * values).sum(-2) / torch.where(total == 0, 1.0, total)
-    lse = torch.where(total == 0, -math.inf, top * math.log(2) + torch.log(total))
-    return out, lse[..., 0]
+    lse = torch.where(total == 0, -math.inf, top * math.log(2) + torch.log(total))[..., 0]
+    if sinks is None:
+        return out, lse
+    with_sink = torch.logaddexp(lse, sinks.double())
+    share = torch.where(lse == -math.inf, 0.0, torch.exp(lse - with_sink))  # that the splits have beside the sink
+    return out * share[..., None], with_sink
 
 
 def merge_reference(out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
