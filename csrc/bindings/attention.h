@@ -1,6 +1,8 @@
 // What the attention operators share at the door: the query's side of the params, the partials, and the two launches.
 #pragma once
 
+#include <cmath>
+
 #include "attention/geometry.h"
 #include "attention/params.h"
 #include "bindings/tensors.h"
@@ -12,6 +14,8 @@ namespace spark::bindings {
 using tvm::ffi::Optional;
 
 inline constexpr double LOG2_E = 1.4426950408889634;
+inline constexpr double LEAST_SCALE = 1e-30;
+inline constexpr double LARGEST_SCALE = 1e30;
 
 inline void check_on_backend(const TensorView& q) {
   if (q.device().device_type != SPARK_DEVICE_TYPE) {
@@ -124,6 +128,12 @@ inline void set_options(AttentionParams& p, const ScoreOptions& options, const T
   if (options.window < -1) {
     TVM_FFI_THROW(ValueError) << "window is " << options.window << ", accepted is 0 or more, or -1 for none";
   }
+  // 0 is a scale; others must leave fp32 its precision, beside any soft-cap too
+  const double size = std::abs(options.scale);
+  if (size != 0.0 && !(size >= LEAST_SCALE && size <= LARGEST_SCALE)) {
+    TVM_FFI_THROW(ValueError) << "scale is " << options.scale << ", accepted is 0, or " << LEAST_SCALE << " to "
+                              << LARGEST_SCALE << " with either sign";
+  }
   if (!(options.softcap >= 0.0)) {
     TVM_FFI_THROW(ValueError) << "softcap is " << options.softcap << ", accepted is more than 0, or 0 for none";
   }
@@ -189,6 +199,9 @@ inline void check_page_ids(const AttentionParams& p, const int32_t* qo_indptr, c
     const KvRange keys = visible_range(p, qo_len, p.kv_lens[b]);
     for (int64_t entry = keys.begin / p.page_size; entry * p.page_size < keys.end; ++entry) {
       const int32_t page = p.page_table[b * p.page_table_stride + entry];
+      if (p.num_pages == 0) {
+        TVM_FFI_THROW(ValueError) << k_name << " has 0 pages, accepted is 1 or more where a sequence has keys";
+      }
       if (page < 0 || page >= p.num_pages) {
         TVM_FFI_THROW(ValueError) << "page_table[" << b << ", " << entry << "] is " << page << ", accepted is 0 to "
                                   << p.num_pages - 1 << ", the pages of " << k_name;

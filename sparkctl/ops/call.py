@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sparkctl.errors import SparkctlError
-from sparkctl.ops.checks import check_device
+from sparkctl.ops.choices import check_library, check_workspace
 from sparkctl.ops.devices import EMULATED_SM_COUNT, default_library, sm_count
 from sparkctl.ops.fallback import say_once
 from sparkctl.ops.flags import FlagSettings, FlagValue, allowed_by_flags, describe_flags, runtime_flags
@@ -175,7 +175,8 @@ def choose_library(
     `forced`: the call asks for a kernel of a library, so the CPU's is the emulator's. Raises ValueError for a backend
     that the tensor's device does not have, MissingTool when no library is built.
     """
-    if backend not in get_args(OperatorBackend):
+    check_library(library)
+    if not isinstance(backend, str) or backend not in get_args(OperatorBackend):
         raise ValueError(f"backend is {backend!r}, accepted are {', '.join(get_args(OperatorBackend))}")
     if backend == "torch" and (forced or library is not None):
         raise ValueError("backend is 'torch', which accepts no kernel, variant, library or flags")
@@ -209,9 +210,7 @@ def choose_call(
     if backend == "torch" and flags:
         raise ValueError("backend is 'torch', which accepts no kernel, variant, library or flags")
     if workspace is not None:
-        if not isinstance(workspace, Workspace):
-            raise TypeError(f"workspace is {type(workspace).__name__}, accepted is sparkctl.ops.Workspace")
-        check_device("workspace", workspace.part_acc, "q", q)
+        check_workspace(workspace, q)
         if num_splits is not None and num_splits != workspace.num_splits:
             raise ValueError(f"num_splits is {num_splits}, accepted is the workspace's: {workspace.num_splits}")
         num_splits = workspace.num_splits

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparkctl.ops.overlap import check_no_overlap
+
 if TYPE_CHECKING:
     import torch
 
@@ -20,11 +22,20 @@ def check_tensor(name: str, value: Any) -> torch.Tensor:
 
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} is {type(value).__name__}, accepted is torch.Tensor")
+    if value.is_nested:
+        raise TypeError(f"{name} is a nested tensor, accepted is torch.Tensor of one shape")
     if value.layout is not torch.strided:
         raise TypeError(f"{name} has layout {value.layout}, accepted is torch.strided")
-    if value.requires_grad and torch.is_grad_enabled():
-        raise ValueError(f"{name} requires grad, accepted is inference only: use torch.no_grad() or .detach()")
+    check_gradient(name, value)
     return value
+
+
+def check_gradient(name: str, tensor: torch.Tensor) -> None:
+    """ValueError for a tensor that autograd would want a gradient of."""
+    import torch
+
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"{name} requires grad, accepted is inference only: use torch.no_grad() or .detach()")
 
 
 def check_shape(name: str, tensor: torch.Tensor, shape: Sequence[int], axes: str) -> None:
@@ -77,6 +88,7 @@ def check_rows(q: torch.Tensor, out: Any, lse: Any) -> str:
         check_tensor("out", out)
         check_shape("out", out, tuple(q.shape), "as q")
         check_same("out", out, "q", q)
+        check_no_overlap("out", out)
     if lse is not None:
         import torch
 
@@ -92,6 +104,7 @@ def check_output(name: str, value: Any, shape: Sequence[int], dtype: Any, device
         raise TypeError(f"{name} has dtype {value.dtype}, accepted is that of the result: {dtype}")
     if value.device != device:
         raise ValueError(f"{name} is on {value.device}, accepted is the device of the others: {device}")
+    check_no_overlap(name, value)
 
 
 def check_heads(num_qo_heads: int, num_kv_heads: int) -> None:
@@ -128,9 +141,13 @@ def check_float(name: str, value: Any) -> float:
     """A finite number as float; TypeError or ValueError for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r}, accepted is a number")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} is {value}, accepted is a finite number")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # of a whole number
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}, accepted is a finite number")
+    return number
 
 
 def check_int(name: str, value: Any) -> None:
@@ -139,12 +156,26 @@ def check_int(name: str, value: Any) -> None:
         raise TypeError(f"{name} is {value!r}, accepted is a whole number or None")
 
 
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """TypeError unless the value is a whole number, ValueError unless it is `least` or more."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, accepted is a whole number")
+    if value < least:
+        raise ValueError(f"{name} is {value}, accepted is {least} or more")
+
+
+def check_splits(num_splits: int) -> None:
+    """ValueError unless a grid has room for the splits."""
+    if not 1 <= num_splits <= MAX_SPLITS:
+        raise ValueError(f"num_splits is {num_splits}, accepted is 1 to {MAX_SPLITS}")
+
+
 def check_plan(num_splits: int | None, max_kv_len: int | None, kv_len: int, what: str) -> int:
     """The length that splits are planned for, after the checks of both arguments."""
     check_int("num_splits", num_splits)
     check_int("max_kv_len", max_kv_len)
-    if num_splits is not None and not 1 <= num_splits <= MAX_SPLITS:
-        raise ValueError(f"num_splits is {num_splits}, accepted is 1 to {MAX_SPLITS}")
+    if num_splits is not None:
+        check_splits(num_splits)
     if max_kv_len is not None and not 0 <= max_kv_len <= kv_len:
         raise ValueError(f"max_kv_len is {max_kv_len}, accepted is 0 to {kv_len}, {what}")
     return kv_len if max_kv_len is None else max_kv_len

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.ops import checks
 from sparkctl.ops.call import OperatorBackend, choose_library, combine_variant
+from sparkctl.ops.choices import check_memory
 from sparkctl.ops.fallback import combine_torch
 from sparkctl.ops.options import check_sinks
 from sparkctl.ops.tracing import under_compile
@@ -35,7 +36,7 @@ def combine(
     of exp2(s - part_max). A split with sum 0 weighs nothing and its accumulator is not read. out has `dtype` (bf16 or
     fp16) and shape [batch, qo_len, num_qo_heads, head_dim]; lse is fp32, natural log, -inf where every split is empty.
     sinks fp32 [num_qo_heads] adds one logit to the denominator of each row of a head. `out` and `lse` are written in
-    place where they are given. `backend` is as in `decode`.
+    place where they are given, in memory that no other argument has. `backend` is as in `decode`.
     """
     import torch
 
@@ -50,8 +51,11 @@ def combine(
     for name, tensor in (("part_max", part_max), ("part_sum", part_sum)):
         checks.check_shape(name, tensor, part_acc.shape[:4], "[batch, qo_len, num_qo_heads, num_splits]")
         checks.check_same(name, tensor, "part_acc", part_acc)
+    if not 1 <= part_acc.shape[3] < 2**31:
+        raise ValueError(f"num_splits is {part_acc.shape[3]}, accepted is 1 to {2**31 - 1}")
     if sinks is not None:
         check_sinks(sinks, rows[2], part_acc, "part_acc")
+    given = (out, lse)
     out_shape = (*rows, part_acc.shape[4])
     if out is None:
         out = torch.empty(out_shape, dtype=dtype, device=part_acc.device)
@@ -61,6 +65,8 @@ def combine(
         lse = torch.empty(rows, dtype=torch.float32, device=part_acc.device)
     else:
         checks.check_output("lse", lse, rows, torch.float32, part_acc.device)
+    parts = (("part_acc", part_acc), ("part_max", part_max), ("part_sum", part_sum), ("sinks", sinks))
+    check_memory(parts, *given)
     library = choose_library("part_acc", part_acc, backend, library)
     if library is None:
         merged, merged_lse = combine_torch(part_acc, part_max, part_sum, sinks=sinks, dtype=dtype)

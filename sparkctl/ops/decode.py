@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.ops import checks
 from sparkctl.ops.call import PLAIN_TORCH, OperatorBackend, choose_call, hand_over, run_call
+from sparkctl.ops.choices import check_choices, check_memory
 from sparkctl.ops.fallback import attention_torch
 from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import check_options, visible_length
@@ -53,12 +54,12 @@ def decode(
     q [batch, qo_len, num_qo_heads, head_dim]; k, v [batch, kv_len, num_kv_heads, head_dim]; bf16 or fp16, any strides
     whose last is 1 and whose rows start at multiples of 16 bytes. kv_lens int32 [batch] on the same device gives ragged
     lengths. `causal` is bottom-right aligned: query i sees keys <= kv_len - qo_len + i. `scale` defaults to
-    1/sqrt(head_dim). A row with no visible key gets out 0 and lse -inf.
+    1/sqrt(head_dim); it is 0, or of a size from 1e-30 to 1e30. A row with no visible key gets out 0 and lse -inf.
 
     `window` w hides keys more than w before the query's own position. `softcap` c makes scores c * tanh(score / c).
     `mask` is boolean, True where visible: [qo_len, kv_len], [batch, 1 or qo_len, kv_len] or [batch, 1 or num_qo_heads,
     1 or qo_len, kv_len]. `sinks` float32 [num_qo_heads] adds one logit to each row of a head, in the denominator alone;
-    lse counts it. All of them may be combined; where they are off they cost nothing.
+    lse counts it, and beside one of inf out is 0. All of them may be combined; where they are off they cost nothing.
 
     num_splits None plans the splits for `max_kv_len` (default: k's length); the real lengths are read on the device, so
     a captured graph replays at any length. `kernel` and `variant` force a choice; `backend` "auto" runs the library for
@@ -67,11 +68,13 @@ def decode(
     beats both.
 
     Returns out, or (out, lse) with lse float32 [batch, qo_len, num_qo_heads] in natural log. `out` and `lse` are
-    written in place where they are given; with a `workspace` beside them nothing is allocated. With `explain` nothing
-    runs and the DecodePlan is returned. Under torch.compile the call becomes `torch.ops.sparkctl.decode`.
+    written in place where they are given, in memory that no other argument has; with a `workspace` beside them nothing
+    is allocated. With `explain` nothing runs and the DecodePlan is returned. Under torch.compile the call becomes
+    `torch.ops.sparkctl.decode`.
 
     Raises TypeError and ValueError naming the argument, MissingTool when no library is built for the device.
     """
+    check_choices(kernel, variant, library, flags=flags, return_lse=return_lse, explain=explain)
     shape = _check(q, k, v, kv_lens, out, lse, max_kv_len, num_splits)
     options = check_options(
         q,
@@ -85,6 +88,8 @@ def decode(
     )
     shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
     call = choose_call(q, shape, "decode", kernel, variant, backend, library, num_splits, workspace, flags)
+    tensors = (("q", q), ("k", k), ("v", v), ("kv_lens", kv_lens), ("mask", mask), ("sinks", sinks))
+    check_memory(tensors, out, lse, workspace)
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:

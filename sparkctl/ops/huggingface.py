@@ -10,9 +10,10 @@ transformers is optional; it is imported when `register` is called.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from sparkctl.errors import MissingTool
+from sparkctl.ops import checks
 from sparkctl.ops.call import OperatorBackend
 from sparkctl.ops.decode import decode
 from sparkctl.ops.paged_cache import PagedCache
@@ -22,6 +23,7 @@ from sparkctl.ops.prefill import prefill
 if TYPE_CHECKING:
     import torch
 
+HEADS_FIRST_AXES = "[batch, heads, length, head_dim]"
 MAX_DECODE_QO_LEN = 16  # what the decode kernels accept
 
 
@@ -29,8 +31,14 @@ def register(name: str = "sparkctl", backend: OperatorBackend = "auto", *, pages
     """Make `attn_implementation=name` of any transformers model call sparkctl's operators.
 
     With `pages` the keys are kept there instead of in a transformers cache: call `pages.extend(n)` and then the model
-    with `position_ids=pages.positions` and `use_cache=False`. Raises MissingTool when transformers 5 is not installed.
+    with `position_ids=pages.positions` and `use_cache=False`. Raises TypeError and ValueError naming the argument,
+    MissingTool when transformers 5 is not installed.
     """
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"name is {name!r}, accepted is a name for attn_implementation")
+    if not isinstance(backend, str) or backend not in get_args(OperatorBackend):
+        raise ValueError(f"backend is {backend!r}, accepted are {', '.join(get_args(OperatorBackend))}")
+    _check_pages(pages)
     try:
         from transformers import AttentionInterface
         from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
@@ -66,9 +74,18 @@ def attention(
     A mask [batch or 1, heads or 1, qo_len, kv_len or more] says everything about visibility: boolean, or additive with
     0 where visible and the dtype's minimum or -inf where hidden. Without one, attention is causal if the module is, and
     `sliding_window` counts the query's own key, as transformers does. `s_aux` or `sinks` holds one logit a query head.
-    Up to 16 query positions are a decode call, more are prefill. Raises ValueError for dropout and for what cannot be
-    expressed.
+    Up to 16 query positions are a decode call, more are prefill. Raises TypeError and ValueError naming the argument,
+    for dropout and for what cannot be expressed too.
     """
+    _check_pages(pages)
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        checks.check_tensor(name, tensor)
+        checks.check_rank(name, tensor, 4, HEADS_FIRST_AXES)
+    if is_causal is not None:
+        checks.check_bool("is_causal", is_causal)
+    checks.check_int("sliding_window", sliding_window)
+    if sliding_window is not None and sliding_window < 1:
+        raise ValueError(f"sliding_window is {sliding_window}, accepted is 1 or more, or None for no window")
     if dropout:
         raise ValueError(f"dropout is {dropout}, accepted is 0: inference only")
     for name in ("position_bias", "output_attentions"):
@@ -79,13 +96,18 @@ def attention(
     q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     sinks = s_aux if s_aux is not None else kwargs.get("sinks")
+    if sinks is not None:
+        checks.check_tensor("sinks" if s_aux is None else "s_aux", sinks)
     options: dict[str, Any] = {"scale": scaling, "softcap": softcap, "sinks": None if sinks is None else sinks.float()}
     if attention_mask is None:
         options |= {"causal": causal, "window": None if sliding_window is None else sliding_window - 1}
     if pages is not None:
         if attention_mask is not None:
             raise ValueError("attention_mask is given, accepted with pages is none: every sequence has the same length")
-        return _over_pages(q, k, v, pages, int(module.layer_idx), backend, options), None  # type: ignore[arg-type]
+        layer = getattr(module, "layer_idx", None)
+        if layer is None:
+            raise ValueError("module has no layer_idx, accepted with pages is an attention layer that knows its number")
+        return _over_pages(q, k, v, pages, layer, backend, options), None
     if attention_mask is not None:
         options["mask"] = visible_mask(attention_mask, q.shape[0], k.shape[1])
     elif causal and k.shape[1] > q.shape[1] > 1:
@@ -93,6 +115,11 @@ def attention(
         k, v = k[:, : q.shape[1]], v[:, : q.shape[1]]
     operator = decode if q.shape[1] <= MAX_DECODE_QO_LEN else prefill
     return operator(q, k, v, backend=backend, **options), None
+
+
+def _check_pages(pages: Any) -> None:
+    if pages is not None and not isinstance(pages, PagedCache):
+        raise TypeError(f"pages is {type(pages).__name__}, accepted is sparkctl.ops.PagedCache, or None")
 
 
 def visible_mask(mask: torch.Tensor, batch: int, kv_len: int) -> torch.Tensor:
@@ -103,6 +130,7 @@ def visible_mask(mask: torch.Tensor, batch: int, kv_len: int) -> torch.Tensor:
     """
     import torch
 
+    checks.check_tensor("attention_mask", mask)
     if mask.dim() != 4 or mask.shape[3] < kv_len:
         accepted = f"[batch or 1, heads or 1, qo_len, {kv_len} or more]"
         raise ValueError(f"attention_mask has shape {list(mask.shape)}, accepted is {accepted}")

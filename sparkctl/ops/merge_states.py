@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.ops import checks
 from sparkctl.ops.call import OperatorBackend, choose_library, merging_variant
 from sparkctl.ops.fallback import merge_torch
+from sparkctl.ops.overlap import check_apart, same_place
 from sparkctl.ops.tracing import under_compile
 from sparkctl.runtime import Library
 
@@ -36,13 +37,15 @@ def merge_states(
     weighs nothing and its out is not read; where every state's is, out is 0 and lse -inf.
 
     The result goes to `out_` [batch, qo_len, num_qo_heads, head_dim] and `lse_` [batch, qo_len, num_qo_heads] where
-    they are given; they may be one of the states (out_=out[0], lse_=lse[0] merges in place). `backend` is as in
+    they are given; they may be one of the states (out_=out[0], lse_=lse[0] merges in place), and have no memory in
+    common with any other. `backend` is as in
     `decode`. Raises TypeError and ValueError naming the argument.
     """
     import torch
 
     out, lse = _stacked("out", out), _stacked("lse", lse)
     dtype = _check(out, lse)
+    given = (out_, lse_)
     shape = tuple(out.shape[1:])
     if out_ is None:
         out_ = torch.empty(shape, dtype=out.dtype, device=out.device)
@@ -52,6 +55,7 @@ def merge_states(
         lse_ = torch.empty(shape[:3], dtype=torch.float32, device=out.device)
     else:
         checks.check_output("lse_", lse_, shape[:3], torch.float32, out.device)
+    _check_memory(out, lse, *given)
     library = choose_library("out", out, backend, library)
     if library is None:
         merged, merged_lse = merge_torch(out, lse)
@@ -74,6 +78,17 @@ def _stacked(name: str, states: Any) -> torch.Tensor:
         checks.check_shape(f"{name}[{i}]", state, tuple(states[0].shape), f"that of {name}[0]")
         checks.check_same(f"{name}[{i}]", state, f"{name}[0]", states[0])
     return torch.stack(list(states))
+
+
+def _check_memory(out: torch.Tensor, lse: torch.Tensor, out_: torch.Tensor | None, lse_: torch.Tensor | None) -> None:
+    """ValueError where a result shares memory with the states but is none of them, or with the other result."""
+    check_apart([("out_", out_)], [("lse", lse), ("lse_", lse_)])
+    check_apart([("lse_", lse_)], [("out", out)])
+    for name, result, states_name, states in (("out_", out_, "out", out), ("lse_", lse_, "lse", lse)):
+        if result is None:
+            continue
+        others = [(f"{states_name}[{i}]", state) for i, state in enumerate(states) if not same_place(result, state)]
+        check_apart([(name, result)], others)
 
 
 def _check(out: torch.Tensor, lse: torch.Tensor) -> str:

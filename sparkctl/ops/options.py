@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 NO_WINDOW = -1  # as the kernels are told
 LONGEST = 2**30  # keys of a sequence, as flags.yaml accepts them
+SCALES = (1e-30, 1e30)  # past it what kernels make of the scale, alone or with a soft-cap, leaves fp32
 SOFTCAPS = (1e-3, 1e4)  # past it cap * tanh(score / cap) in fp32 is off by more than 1e-3, or nothing
 MASK_AXES = "[qo_len, kv_len], [batch, 1 or qo_len, kv_len] or [batch, 1 or num_qo_heads, 1 or qo_len, kv_len]"
 
@@ -56,6 +57,8 @@ def check_options(
     if window is not None:
         window = min(window, LONGEST)  # hides nothing, and lengths less it still fit 32 bits
     scale = q.shape[-1] ** -0.5 if scale is None else checks.check_float("scale", scale)
+    if scale != 0 and not SCALES[0] <= abs(scale) <= SCALES[1]:
+        raise ValueError(f"scale is {scale}, accepted is 0, or {SCALES[0]} to {SCALES[1]} with either sign")
     if softcap is not None and not checks.check_float("softcap", softcap) > 0:
         raise ValueError(f"softcap is {softcap}, accepted is more than 0, or None for no cap")
     if softcap is not None and not SOFTCAPS[0] <= softcap <= SOFTCAPS[1]:

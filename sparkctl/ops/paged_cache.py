@@ -29,14 +29,21 @@ class PagedCache:
         dtype: torch.dtype | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Room for max_kv_len keys of each sequence, rounded up to whole pages; dtype defaults to bf16."""
+        """Room for max_kv_len keys of each sequence, rounded up to whole pages; dtype defaults to bf16.
+
+        Raises TypeError and ValueError naming the argument.
+        """
         import torch
 
         sizes = {"num_layers": num_layers, "batch": batch, "max_kv_len": max_kv_len, "page_size": page_size}
-        for name, size in sizes.items():
-            checks.check_int(name, size)
-            if size < 1:
-                raise ValueError(f"{name} is {size}, accepted is 1 or more")
+        for name, size in {**sizes, "num_kv_heads": num_kv_heads, "head_dim": head_dim}.items():
+            checks.check_count(name, size)
+        if dtype not in (None, torch.bfloat16, torch.float16):
+            raise TypeError(f"dtype is {dtype!r}, accepted are torch.bfloat16 and torch.float16, or None for the first")
+        try:
+            device = torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(f"device is {device!r}, accepted is a device of torch, as in 'cpu' or 'cuda:0'") from error
         self.page_size = page_size
         self.kv_len = 0
         max_pages = -(-max_kv_len // page_size)
@@ -62,10 +69,12 @@ class PagedCache:
         return torch.arange(self.kv_len - count, self.kv_len, device=self._slots.device).expand(batch, count)
 
     def extend(self, count: int) -> None:
-        """Make room for `count` more keys of every sequence. ValueError where they do not fit."""
+        """Make room for `count` more keys of every sequence. TypeError for no whole number, ValueError where they do
+        not fit."""
         import torch
 
-        if not 1 <= count <= self.capacity - self.kv_len:
+        checks.check_count("count", count)
+        if count > self.capacity - self.kv_len:
             raise ValueError(f"count is {count}, accepted is 1 to {self.capacity - self.kv_len}, the room that is left")
         batch, device = len(self.kv_lens), self.kv_lens.device
         used, needed = (-(-length // self.page_size) for length in (self.kv_len, self.kv_len + count))
@@ -78,7 +87,15 @@ class PagedCache:
         self.kv_lens.fill_(self.kv_len)
 
     def write(self, layer: int, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Store the last extension's keys of a layer, k and v [batch, count, num_kv_heads, head_dim]."""
+        """Store the last extension's keys of a layer, k and v [batch, count, num_kv_heads, head_dim].
+
+        Raises TypeError and ValueError naming the argument.
+        """
+        checks.check_count("layer", layer, least=0)
+        if layer >= len(self.k_pages):
+            raise ValueError(f"layer is {layer}, accepted is 0 to {len(self.k_pages) - 1}")
         for name, pages, values in (("k", self.k_pages[layer], k), ("v", self.v_pages[layer], v)):
+            checks.check_tensor(name, values)
+            checks.check_same(name, values, "the cache", pages)
             checks.check_shape(name, values, (*self._slots.shape, *pages.shape[2:]), "[batch, count, heads, head_dim]")
             pages.flatten(0, 1)[self._slots] = values

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl.ops import checks
 from sparkctl.ops.call import PLAIN_TORCH, OperatorBackend, choose_call, hand_over, run_call
+from sparkctl.ops.choices import check_choices, check_memory
 from sparkctl.ops.fallback import attention_torch, gather_pages
 from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import check_options, visible_length
@@ -61,6 +62,7 @@ def paged_decode(
     Everything else is as in `decode`; max_kv_len defaults to max_pages * page_size, which also is a mask's kv_len. With
     an identity table the result is that of `decode`, bit for bit, for the same num_splits.
     """
+    check_choices(kernel, variant, library, flags=flags, return_lse=return_lse, explain=explain)
     shape = _check(q, k_pages, v_pages, page_table, kv_lens, out, lse, max_kv_len, num_splits)
     options = check_options(
         q,
@@ -74,6 +76,8 @@ def paged_decode(
     )
     shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
     call = choose_call(q, shape, "paged_decode", kernel, variant, backend, library, num_splits, workspace, flags)
+    cache = (("k_pages", k_pages), ("v_pages", v_pages), ("page_table", page_table), ("kv_lens", kv_lens))
+    check_memory((("q", q), *cache, ("mask", mask), ("sinks", sinks)), out, lse, workspace)
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
     if call is not None:

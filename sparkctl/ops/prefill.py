@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sparkctl.ops import checks
 from sparkctl.ops.call import PLAIN_TORCH, OperatorBackend, hand_over
+from sparkctl.ops.choices import check_choices, check_memory
 from sparkctl.ops.fallback import attention_torch, gather_pages, unpack
 from sparkctl.ops.options import AttentionOptions, check_options
 from sparkctl.ops.prefill_call import choose_prefill_call
@@ -48,7 +50,8 @@ def prefill(
 
     q [batch, qo_len, num_qo_heads, head_dim], or a ragged batch packed into [total_qo, num_qo_heads, head_dim] with
     qo_indptr int32 [batch + 1]: sequence b has the rows qo_indptr[b] to qo_indptr[b + 1] - 1. A device's qo_indptr is
-    not read by the host, so `max_qo_len`, the longest sequence, is needed there. k and v are one of
+    not read by the host, so `max_qo_len`, the longest sequence's length or more, is needed there: the launch is planned
+    for it. k and v are one of
 
     - contiguous [batch, kv_len, num_kv_heads, head_dim], with kv_lens int32 [batch] where lengths differ;
     - packed [total_kv, num_kv_heads, head_dim] with kv_indptr int32 [batch + 1];
@@ -63,13 +66,16 @@ def prefill(
     `kernel` and `variant` force a choice; `backend` "auto" runs the library for CUDA tensors and plain torch for CPU
     tensors, "emulator" the CPU emulator's library. Returns out shaped as q, or (out, lse) with lse float32 [batch,
     qo_len, num_qo_heads] or [total_qo, num_qo_heads] in natural log; `out` and `lse` are written in place where
-    given. With `explain` nothing runs and the PrefillPlan is returned. Raises TypeError and ValueError naming the
-    argument, MissingTool when no library is built for the device.
+    given, in memory that no other argument has. With `explain` nothing runs and the PrefillPlan is returned. Raises
+    TypeError and ValueError naming the argument, MissingTool when no library is built for the device.
     """
     import torch
 
+    check_choices(kernel, variant, library, return_lse=return_lse, explain=explain)
     inputs = PrefillInputs(q, k, v, page_table, kv_lens, qo_indptr, kv_indptr)
     shape = check_inputs(inputs, max_qo_len, out, lse)
+    if mask is not None:
+        checks.check_tensor("mask", mask)
     options = check_options(
         q,
         (shape.batch, shape.num_qo_heads, shape.qo_len, _mask_width(inputs, shape, mask)),
@@ -77,9 +83,10 @@ def prefill(
         causal=causal,
         window=window,
         softcap=softcap,
-        mask=mask,
+        mask=_rows_of_mask(mask, max_qo_len, shape.qo_len),
         sinks=sinks,
     )
+    check_memory((*inputs.named(), ("mask", mask), ("sinks", sinks)), out, lse)
     call = choose_prefill_call(q, shape, kernel, variant, backend, library)
     if explain:
         return call.plan if call is not None else PLAIN_TORCH
@@ -114,6 +121,13 @@ def prefill_torch(
         options = replace(options, mask=options.mask[..., : k.shape[1]])
     out, lse = attention_torch(q, k, v, kv_lens=kv_lens, options=options, qo_lens=qo_lens)
     return (out, lse) if is_query is None else (out[is_query], lse[is_query])
+
+
+def _rows_of_mask(mask: Any, max_qo_len: int | None, qo_len: int) -> Any:
+    """The rows of the queries that there are, of a mask made for a max_qo_len above the longest sequence."""
+    if max_qo_len is None or max_qo_len <= qo_len or getattr(mask, "ndim", 0) < 2 or mask.shape[-2] != max_qo_len:
+        return mask
+    return mask[..., :qo_len, :]
 
 
 def _mask_width(inputs: PrefillInputs, shape: PrefillShape, mask: torch.Tensor | None) -> int:

@@ -34,6 +34,11 @@ class PrefillInputs:
         """As PrefillCall.run and the C++ entry take them."""
         return (self.q, self.k, self.v, self.page_table, self.kv_lens, self.qo_indptr, self.kv_indptr)
 
+    def named(self) -> list[tuple[str, torch.Tensor | None]]:
+        """The same with their names."""
+        names = ("q", "k", "v", "page_table", "kv_lens", "qo_indptr", "kv_indptr")
+        return list(zip(names, self.arguments(), strict=True))
+
 
 def check_inputs(inputs: PrefillInputs, max_qo_len: int | None, out: Any, lse: Any = None) -> PrefillShape:
     """The call's shape; TypeError or ValueError names the argument, its value and what is accepted."""
@@ -42,13 +47,14 @@ def check_inputs(inputs: PrefillInputs, max_qo_len: int | None, out: Any, lse: A
     for name, tensor in (("k", k), ("v", v)):
         checks.check_tensor(name, tensor)
     num_qo_heads, head_dim = q.shape[-2:]
+    checks.check_int("max_qo_len", max_qo_len)
     if inputs.qo_indptr is None:
         batch, qo_len = q.shape[:2]
         if max_qo_len not in (None, qo_len):
             raise ValueError(f"max_qo_len is {max_qo_len}, accepted is the length of q, {qo_len}, or None")
     else:
         batch = inputs.qo_indptr.shape[0] - 1
-        qo_len = _longest_query(inputs.qo_indptr, max_qo_len)
+        qo_len = _longest_query(inputs.qo_indptr, max_qo_len, q.shape[0])
     kv_len, page_size = _check_kv(inputs, batch, head_dim)
     checks.check_shape("v", v, tuple(k.shape), "as k")
     for name, tensor in (("k", k), ("v", v)):
@@ -115,8 +121,8 @@ def _check_indptr(name: str, indptr: Any, q: torch.Tensor, total: int, batch: in
         raise ValueError(f"{name} is {values}, accepted are values that do not fall")
 
 
-def _longest_query(qo_indptr: torch.Tensor, max_qo_len: int | None) -> int:
-    checks.check_int("max_qo_len", max_qo_len)
+def _longest_query(qo_indptr: torch.Tensor, max_qo_len: int | None, total: int) -> int:
+    """What the launch is planned for: the longest sequence where the CPU knows it, else max_qo_len, `total` at most."""
     longest = longest_of(qo_indptr) if qo_indptr.device.type == "cpu" else 0
     if max_qo_len is None:
         if qo_indptr.device.type != "cpu":
@@ -127,7 +133,7 @@ def _longest_query(qo_indptr: torch.Tensor, max_qo_len: int | None) -> int:
         return longest
     if max_qo_len < longest:
         raise ValueError(f"max_qo_len is {max_qo_len}, accepted is {longest} or more, the longest sequence of q")
-    return max_qo_len
+    return longest if qo_indptr.device.type == "cpu" else min(max_qo_len, total)
 
 
 def longest_of(indptr: torch.Tensor) -> int:

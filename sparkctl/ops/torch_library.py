@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sparkctl.ops.checks import check_gradient
 from sparkctl.ops.combine import combine
 from sparkctl.ops.decode import decode
 from sparkctl.ops.merge_states import merge_states
@@ -49,7 +50,22 @@ def _register(schema: str, implementation: Callable[..., Any], fake: Callable[..
     name = schema.partition("(")[0]
     for key in ("CPU", "CUDA"):
         _library.impl(name, implementation, key)  # type: ignore[no-untyped-call]
+    operator = getattr(torch.ops.sparkctl, name).default
+    _library.impl(name, _without_gradients(operator), "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"sparkctl::{name}", fake, lib=_library)
+
+
+def _without_gradients(operator: torch._ops.OpOverload) -> Callable[..., Any]:
+    """The operator's place in autograd: an error where a gradient would be lost, else what lies below."""
+    names = [argument.name for argument in operator._schema.arguments]
+
+    def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            if isinstance(value, Tensor):
+                check_gradient(name, value)
+        return operator.redispatch(keys & torch._C._after_autograd_keyset, *args, **kwargs)
+
+    return run
 
 
 def _attention(operator: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor]]:

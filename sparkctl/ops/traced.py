@@ -1,6 +1,7 @@
 """The operators as torch.compile traces them: the same arguments, handed to the registered forms.
 
-Each function is traced, not run: it may only do what the tracer understands.
+Each function is traced, not run: it may only do what the tracer understands. What the registered forms could not see
+is checked here: types that a schema would convert, and gradients, which compiled code hides from what it calls.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sparkctl.ops import checks
 from sparkctl.ops import torch_library as torch_library  # the import registers the operators
+from sparkctl.ops.options import LONGEST
 from sparkctl.ops.workspace import Workspace
 
 
 def decode(q: Tensor, k: Tensor, v: Tensor, *, kv_lens: Tensor | None = None, **options: Any) -> Any:
     """sparkctl.ops.decode while torch.compile traces."""
     operators = torch.ops.sparkctl
-    return _attention(operators.decode, operators.decode_out, (q, k, v, kv_lens), options)
+    names = ("q", "k", "v", "kv_lens")
+    return _attention(operators.decode, operators.decode_out, names, (q, k, v, kv_lens), options)
 
 
 def paged_decode(
@@ -27,13 +31,14 @@ def paged_decode(
     """sparkctl.ops.paged_decode while torch.compile traces."""
     operators = torch.ops.sparkctl
     inputs = (q, k_pages, v_pages, page_table, kv_lens)
-    return _attention(operators.paged_decode, operators.paged_decode_out, inputs, options)
+    names = ("q", "k_pages", "v_pages", "page_table", "kv_lens")
+    return _attention(operators.paged_decode, operators.paged_decode_out, names, inputs, options)
 
 
 def prefill(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
     """sparkctl.ops.prefill while torch.compile traces."""
     operators = torch.ops.sparkctl
-    return _attention(operators.prefill, operators.prefill_out, (q, k, v), options)
+    return _attention(operators.prefill, operators.prefill_out, ("q", "k", "v"), (q, k, v), options)
 
 
 def merge_states(
@@ -47,6 +52,10 @@ def merge_states(
 ) -> tuple[Tensor, Tensor]:
     """sparkctl.ops.merge_states while torch.compile traces."""
     _refuse(library=library)
+    _check_gradients(out_=out_, lse_=lse_)
+    for name, states in (("out", out), ("lse", lse)):
+        for state in [states] if isinstance(states, Tensor) else states:
+            _check_gradients(**{name: state})
     out = out if isinstance(out, Tensor) else torch.stack(list(out))
     lse = lse if isinstance(lse, Tensor) else torch.stack(list(lse))
     if out_ is None and lse_ is None:
@@ -72,6 +81,7 @@ def combine(
 ) -> tuple[Tensor, Tensor]:
     """sparkctl.ops.combine while torch.compile traces."""
     _refuse(library=library)
+    _check_gradients(part_acc=part_acc, part_max=part_max, part_sum=part_sum, sinks=sinks, out=out, lse=lse)
     parts = (part_acc, part_max, part_sum)
     if out is None and lse is None:
         merged: tuple[Tensor, Tensor] = torch.ops.sparkctl.combine(*parts, dtype=dtype, sinks=sinks, backend=backend)
@@ -83,14 +93,19 @@ def combine(
     return out, lse
 
 
-def _attention(functional: Any, into: Any, inputs: tuple[Tensor | None, ...], options: dict[str, Any]) -> Any:
+def _attention(
+    functional: Any, into: Any, names: tuple[str, ...], inputs: tuple[Tensor | None, ...], options: dict[str, Any]
+) -> Any:
     """One of the attention operators; what the caller gives to be written to decides the form."""
+    _check_types(options)
     _refuse(
         library=options.pop("library", None), flags=options.pop("flags", None), explain=options.pop("explain", False)
     )
+    _check_gradients(**dict(zip(names, inputs, strict=True)), **options)
     out: Tensor | None = options.pop("out", None)
     lse: Tensor | None = options.pop("lse", None)
     workspace: Workspace | None = options.pop("workspace", None)
+    _check_workspace(workspace)
     return_lse = options.pop("return_lse", False)
     options["kernel_name"] = options.pop("kernel", "auto")
     if out is None and lse is None and workspace is None:
@@ -106,6 +121,35 @@ def _attention(functional: Any, into: Any, inputs: tuple[Tensor | None, ...], op
         options |= {"part_acc": workspace.part_acc, "part_max": workspace.part_max, "part_sum": workspace.part_sum}
     into(*inputs, out=out, lse=lse, **options)
     return out if lse is None else (out, lse)
+
+
+def _check_types(options: dict[str, Any]) -> None:
+    """What schemas convert, where an operator called directly refuses. A window past int64 is cut as the operator's."""
+    for name in ("causal", "return_lse", "explain"):
+        checks.check_bool(name, options.get(name, False))
+    for name in ("window", "num_splits", "max_kv_len", "max_qo_len"):
+        checks.check_int(name, options.get(name))
+    for name in ("scale", "softcap"):
+        if options.get(name) is not None:
+            checks.check_float(name, options[name])
+    window = options.get("window")
+    if window is not None and window > LONGEST:
+        options["window"] = LONGEST
+
+
+def _check_workspace(workspace: Any) -> None:
+    if workspace is None:
+        return
+    if not isinstance(workspace, Workspace):
+        raise TypeError(f"workspace is {type(workspace).__name__}, accepted is sparkctl.ops.Workspace")
+    for name in ("part_acc", "part_max", "part_sum"):
+        checks.check_tensor(f"workspace.{name}", getattr(workspace, name))
+
+
+def _check_gradients(**values: Any) -> None:
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            checks.check_gradient(name, value)
 
 
 def _refuse(**objects: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkctl.ops import checks
+
 if TYPE_CHECKING:
     import torch
 
@@ -24,9 +26,17 @@ class Workspace:
 
 
 def allocate_workspace(q: torch.Tensor, num_splits: int) -> Workspace:
-    """Room for `num_splits` splits of a call with this q [batch, qo_len, num_qo_heads, head_dim], on q's device."""
+    """Room for `num_splits` splits of a call with this q [batch, qo_len, num_qo_heads, head_dim], on q's device.
+
+    Raises TypeError and ValueError naming the argument.
+    """
     import torch
 
+    if not isinstance(q, torch.Tensor):
+        raise TypeError(f"q is {type(q).__name__}, accepted is torch.Tensor")
+    checks.check_rank("q", q, 4, checks.Q_AXES)
+    checks.check_count("num_splits", num_splits)
+    checks.check_splits(num_splits)
     rows = (*q.shape[:3], num_splits)
     return Workspace(
         torch.empty((*rows, q.shape[3]), dtype=torch.float32, device=q.device),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AttentionInterface
@@ -140,6 +141,58 @@ def test_what_cannot_be_expressed_is_refused(mask: Any, options: dict[str, Any],
     with pytest.raises(ValueError, match=r".") as caught:
         ours(*inputs(1, 40), mask, **options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sliding_window": 0}, ValueError, "sliding_window is 0, accepted is 1 or more, or None for no window"),
+        ({"sliding_window": -1}, ValueError, "sliding_window is -1, accepted is 1 or more, or None for no window"),
+        ({"sliding_window": True}, TypeError, "sliding_window is True, accepted is a whole number or None"),
+        ({"sliding_window": 2.0}, TypeError, "sliding_window is 2.0, accepted is a whole number or None"),
+        ({"is_causal": 1}, TypeError, "is_causal is 1, accepted are True and False"),
+        ({"s_aux": [0.0] * 8}, TypeError, "s_aux is list, accepted is torch.Tensor"),
+        ({"sinks": [0.0] * 8}, TypeError, "sinks is list, accepted is torch.Tensor"),
+        ({"pages": "x"}, TypeError, "pages is str, accepted is sparkctl.ops.PagedCache, or None"),
+        ({"query": None}, TypeError, "query is NoneType, accepted is torch.Tensor"),
+        ({"key": torch.zeros(2, 2, 40)}, ValueError, "key has shape [2, 2, 40], accepted is rank 4 [batch, heads,"),
+        ({"attention_mask": np.ones((2, 1, 1, 40))}, TypeError, "attention_mask is ndarray, accepted is torch.Tensor"),
+        ({"attention_mask": {}}, TypeError, "attention_mask is dict, accepted is torch.Tensor"),
+    ],
+)
+def test_a_wrong_argument_is_named(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    query, key, value = inputs(1, 40)
+    arguments = {"query": query, "key": key, "value": value, "attention_mask": None, "scaling": 0.2, **options}
+    with pytest.raises(error) as caught:
+        huggingface.attention(MODULE, **arguments)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("layer", [None, 1, True, "0"])
+def test_pages_are_for_layers_that_they_have(layer: Any) -> None:
+    pages = PagedCache(num_layers=1, batch=2, max_kv_len=64, num_kv_heads=2, head_dim=32)
+    pages.extend(40)
+    module = Module()
+    module.layer_idx = layer
+    with pytest.raises(
+        (TypeError, ValueError), match="module has no layer_idx" if layer is None else f"layer is {layer!r}"
+    ):
+        huggingface.attention(module, *inputs(1, 40), None, pages=pages)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"name": ""}, ValueError, "name is '', accepted is a name for attn_implementation"),
+        ({"name": 5}, ValueError, "name is 5, accepted is a name for attn_implementation"),
+        ({"backend": "zz"}, ValueError, "backend is 'zz', accepted are auto, cuda, emulator, torch"),
+        ({"pages": "x"}, TypeError, "pages is str, accepted is sparkctl.ops.PagedCache, or None"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(arguments: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        huggingface.register(**arguments)
+    assert str(caught.value) == message
 
 
 def test_registering_gives_transformers_the_function_and_its_masks() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sparkctl import ops
+from sparkctl.ops.prefill_inputs import PrefillInputs, check_inputs
 from sparkctl.ops.prefill_plan import PrefillShape, choose_prefill, plan_prefill
 from sparkctl.runtime.manifest import BuiltVariant
 
@@ -98,6 +99,24 @@ def test_rows_without_keys_are_zero_and_sinks_count() -> None:
     out, lse = ops.prefill(**args, causal=True, return_lse=True, sinks=sinks)
     assert (out[:, :6] == 0).all()
     assert torch.equal(lse[:, :6], sinks.expand(2, 6, 8))
+
+
+@pytest.mark.parametrize("longest", [7, 8, 10**6, 2**31, 2**70])
+def test_a_max_qo_len_above_the_longest_sequence_costs_nothing(longest: int) -> None:
+    args = ragged()
+    shape = check_inputs(PrefillInputs(**args), longest, None)
+    assert shape.qo_len == 7
+    on_a_device = PrefillInputs(**{name: tensor.to("meta") for name, tensor in args.items()})
+    assert check_inputs(on_a_device, longest, None).qo_len == min(longest, 12)
+    assert torch.equal(ops.prefill(**args, max_qo_len=longest), ops.prefill(**args))
+
+
+def test_a_mask_may_have_the_rows_of_max_qo_len() -> None:
+    mask = torch.rand(3, 1, 10, 21, generator=torch.Generator().manual_seed(1)) > 0.3
+    expected = ops.prefill(**ragged(mask=mask[:, :, :7]))
+    assert torch.equal(ops.prefill(**ragged(mask=mask), max_qo_len=10), expected)
+    with pytest.raises(ValueError, match=r"mask has shape \[3, 1, 10, 21\]"):
+        ops.prefill(**ragged(mask=mask), max_qo_len=9)
 
 
 def test_nothing_to_compute_gives_empty_results() -> None:
