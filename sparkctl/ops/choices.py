@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.ops import checks
 from sparkctl.ops.overlap import check_apart
 from sparkctl.ops.workspace import Workspace
-from sparkctl.runtime import Library
+from sparkctl.runtime import Manifest
 
 if TYPE_CHECKING:
     import torch
@@ -39,8 +39,8 @@ def check_choices(
 
 
 def check_library(library: Any) -> None:
-    """TypeError unless it is a loaded library or None."""
-    if library is not None and not isinstance(library, Library):
+    """TypeError unless it is a library, or stands for one as the recorder of exported cases does, or None."""
+    if library is not None and not isinstance(getattr(library, "manifest", None), Manifest):
         raise TypeError(f"library is {type(library).__name__}, accepted is sparkctl.runtime.Library, or None")
 
 

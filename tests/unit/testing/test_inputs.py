@@ -95,7 +95,10 @@ def test_a_mask_shows_most_keys_and_hides_whole_rows():
 def test_sinks_hold_none_and_a_large_one():
     sinks = make_decode_inputs(dataclasses.replace(CASE, sinks=True), "bf16", 32, "cpu").sinks
     assert (sinks.dtype, sinks.shape) == (torch.float32, (6,))
-    assert sinks[0] == -math.inf and sinks[-1] == 5.0 and sinks[1:-1].isfinite().all()
+    assert sinks[0] == -math.inf and sinks[-1] == 5.0 and sinks[3:-1].abs().max() < 5
+    assert sinks[1] == math.inf and sinks[2] > 3e38 and (sinks[2] * 1.5).isinf()
+    few = make_decode_inputs(dataclasses.replace(CASE, sinks=True, group=2), "bf16", 32, "cpu").sinks
+    assert few.tolist()[::3] == [-math.inf, 5.0] and few[1:-1].isfinite().all()
     assert make_decode_inputs(CASE, "bf16", 32, "cpu").sinks is None
 
 
