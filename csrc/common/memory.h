@@ -15,7 +15,7 @@
         return static_cast<const void*>(&key);   \
       }(),                                       \
       #name)
-#define DYNAMIC_SHARED(T, name) T* name = static_cast<T*>(::spark::emulator::dynamic_shared())
+#define DYNAMIC_SHARED(T, name) T* name = static_cast<T*>(::spark::emulator::dynamic_shared(#name))
 
 #else
 

@@ -6,6 +6,7 @@
 
 #include "emulator/block.h"
 #include "emulator/shared_memory.h"
+#include "emulator/watch.h"
 
 namespace spark::emulator {
 namespace {
@@ -13,12 +14,24 @@ namespace {
 constexpr size_t kBytes = 16;
 constexpr unsigned char kPoison = 0xff;
 
-void land(const AsyncCopy& copy) {
+void fill(const AsyncCopy& copy) {
   if (copy.gmem == nullptr) {
     std::memset(copy.smem, 0, kBytes);
   } else {
     std::memcpy(copy.smem, copy.gmem, kBytes);
   }
+}
+
+// The thread has waited for it: from now on its bytes may be used.
+void land(Thread& thread, const AsyncCopy& copy) {
+  if (!copy.landed) fill(copy);
+  if constexpr (kWatches) watch::copy_lands(thread, copy);
+}
+
+void watch_copy(Thread& thread, const AsyncCopy& copy, Site at) {
+  const Place place = place_of(at);
+  if (copy.gmem != nullptr) watch::access(thread, {copy.gmem, kBytes, AccessKind::kCopyRead, place});
+  watch::access(thread, {copy.smem, kBytes, AccessKind::kCopyWrite, place});
 }
 
 // A coin that depends on the copy and the seed, not on the order in which threads run.
@@ -33,9 +46,12 @@ bool lands_early(const Thread& thread) {
 }
 
 // Groups are closed in order, so the queue is sorted by group.
-void land_groups_before(AsyncQueue& queue, uint32_t group) {
+void land_groups_before(Thread& thread, uint32_t group) {
+  AsyncQueue& queue = thread.copies;
   auto first_kept = queue.pending.begin();
-  for (; first_kept != queue.pending.end() && first_kept->group < group; ++first_kept) land(*first_kept);
+  for (; first_kept != queue.pending.end() && first_kept->group < group; ++first_kept) {
+    land(thread, *first_kept);
+  }
   queue.pending.erase(queue.pending.begin(), first_kept);
 }
 
@@ -50,8 +66,10 @@ void* static_shared(const void* key, size_t bytes, size_t alignment, const char*
   return storage;
 }
 
-void* dynamic_shared() {
-  return running_thread().block->shared.dynamic();
+void* dynamic_shared(const char* name) {
+  SharedArena& arena = running_thread().block->shared;
+  arena.name_dynamic(name);
+  return arena.dynamic();
 }
 
 size_t shared_offset(const void* address) {
@@ -76,13 +94,14 @@ void async_copy_16(void* smem, const void* gmem, bool valid, Site at) {
   if (misalignment != 0) fail(at, "cp.async: global address is %zu bytes past a 16-byte boundary", misalignment);
   if (valid && gmem == nullptr) fail(at, "cp.async: global address is null");
   Thread& thread = running_thread();
-  const AsyncCopy copy{smem, valid ? gmem : nullptr, thread.copies.committed};
-  if (lands_early(thread)) {
-    land(copy);
+  const AsyncCopy copy{smem, valid ? gmem : nullptr, thread.copies.committed, lands_early(thread)};
+  if constexpr (kWatches) watch_copy(thread, copy, at);
+  if (copy.landed) {
+    fill(copy);
   } else {
     std::memset(smem, kPoison, kBytes);
-    thread.copies.pending.push_back(copy);
   }
+  if (kWatches || !copy.landed) thread.copies.pending.push_back(copy);
   ++thread.copies.issued;
 }
 
@@ -91,13 +110,14 @@ void async_commit_group() {
 }
 
 void async_wait_group(unsigned pending) {
-  AsyncQueue& queue = running_thread().copies;
-  if (queue.committed > pending) land_groups_before(queue, queue.committed - pending);
+  Thread& thread = running_thread();
+  const uint32_t committed = thread.copies.committed;
+  if (committed > pending) land_groups_before(thread, committed - pending);
 }
 
 void async_wait_all() {
-  AsyncQueue& queue = running_thread().copies;
-  land_groups_before(queue, queue.committed + 1);
+  Thread& thread = running_thread();
+  land_groups_before(thread, thread.copies.committed + 1);
 }
 
 }  // namespace spark::emulator

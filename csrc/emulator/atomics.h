@@ -18,11 +18,12 @@ struct AtomicWord {
 inline void check_atomic(const void* address, size_t bytes, const char* name, Site at) {
   if (reinterpret_cast<uintptr_t>(address) % bytes != 0) fail(at, "%s: address is not aligned to %zu", name, bytes);
   count_spin(at);
+  if constexpr (kWatches) note_atomic(address, bytes, at);
 }
 
 // Replaces *address by update(*address) and returns what it was.
 template <typename T, typename Update>
-inline T atomic_update(T* address, const char* name, Site at, Update update) {
+__attribute__((no_sanitize("thread"))) inline T atomic_update(T* address, const char* name, Site at, Update update) {
   using Bits = typename AtomicWord<T>::Bits;
   check_atomic(address, sizeof(T), name, at);
   auto* word = reinterpret_cast<Bits*>(address);
@@ -72,11 +73,14 @@ inline T atomicCAS(T* address, spark::emulator::NotDeduced<T> compare, spark::em
 }
 
 inline void __threadfence_block() {
+  if constexpr (spark::emulator::kWatches) spark::emulator::note_fence(false);
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 inline void __threadfence() {
+  if constexpr (spark::emulator::kWatches) spark::emulator::note_fence(true);
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 inline void __threadfence_system() {
+  if constexpr (spark::emulator::kWatches) spark::emulator::note_fence(true);
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }

@@ -6,6 +6,8 @@
 #include <exception>
 #include <utility>
 
+#include "emulator/watch.h"
+
 namespace spark::emulator {
 
 __thread ThreadView* current_thread __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -79,6 +81,8 @@ void start_thread(Block& block, int index) {
   thread.copies.pending.clear();
   thread.copies.committed = 0;
   thread.copies.issued = 0;
+  thread.stack_low = block.stacks.low(index);
+  thread.stack_high = block.stacks.high(index);
   prepare_context(thread.context, block.stacks.low(index), block.stacks.high(index), thread_main);
 }
 
@@ -149,6 +153,7 @@ void Block::run(uint3 block_index) {
   gave_way.clear();
   start_warps(*this);
   for (int i = 0; i < thread_count; ++i) start_thread(*this, i);
+  if constexpr (kWatches) watch::block_begins(*this);
 
   Thread& first = threads[ready.take(settings.schedule, random)];
   current_thread = &first;

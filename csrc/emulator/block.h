@@ -23,6 +23,7 @@ struct AsyncCopy {
   void* smem;
   const void* gmem;  // null: zeros
   uint32_t group;
+  bool landed;
 };
 
 // A cp.async queue by PTX's rules: copies belong to the group that the next commit closes.
@@ -36,6 +37,8 @@ enum class State : uint8_t { kReady, kInCollective, kAtBarrier, kExited };
 
 struct Thread : ThreadView {
   Context context;
+  const char* stack_low;
+  const char* stack_high;
   Block* block;
   int index;
   State state;

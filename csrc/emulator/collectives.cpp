@@ -2,6 +2,8 @@
 #include <cstring>
 
 #include "emulator/block.h"
+#include "emulator/warp_functions.h"
+#include "emulator/watch.h"
 
 namespace spark::emulator {
 namespace {
@@ -61,7 +63,9 @@ void check_barrier_joins(const Thread& self, const Barrier& barrier, const Barri
   }
 }
 
-void release(Block& block, Barrier& barrier) {
+void release(Block& block, int id) {
+  Barrier& barrier = block.barriers[id];
+  if constexpr (kWatches) watch::barrier_completes(block, id, barrier.waiting.data());
   const int result = barrier.predicates;
   for (int w = 0; w * kLanes < block.thread_count; ++w) {
     const unsigned lanes = barrier.waiting[w];
@@ -99,6 +103,10 @@ void run_collective(const Collective& collective, unsigned mask, void* slot, Sit
   self.wait_site = at;
   if (pending.arrived == mask) {
     collective.complete(pending.slots, mask, at);
+    // Of the warp-wide operations only this one orders memory.
+    if constexpr (kWatches) {
+      if (&collective == &kSyncWarp) watch::warp_synchronises(block, self.warp(), mask);
+    }
     remove_pending(warp, pending);
     block.ready.add(self.warp(), mask);
   }
@@ -121,6 +129,7 @@ int run_barrier(const BarrierCall& call, Site at) {
   } else {
     check_barrier_joins(self, barrier, call, expected, at);
   }
+  if constexpr (kWatches) watch::barrier_arrives(self, call.id);
   ++barrier.arrived;
   barrier.predicates += call.predicate ? 1 : 0;
   if (call.wait) {
@@ -131,7 +140,7 @@ int run_barrier(const BarrierCall& call, Site at) {
     self.barrier = call.id;
     self.wait_site = at;
   }
-  if (barrier.arrived == barrier.expected) release(block, barrier);
+  if (barrier.arrived == barrier.expected) release(block, call.id);
   if (!call.wait) return 0;
   switch_to_next(self);
   return self.barrier_result;

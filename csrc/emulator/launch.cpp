@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "emulator/block.h"
+#include "emulator/watch.h"
 
 namespace spark::emulator {
 namespace {
@@ -158,7 +159,8 @@ Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure
     text = std::string(grid.kernel) + ": " + text;
   } else {
     GridRun run(grid, call, closure, settings);
-    run_on_workers(run, settings.workers);
+    if constexpr (kWatches) watch::launch_begins(grid, grid.dependent);
+    run_on_workers(run, kWatches ? 1 : settings.workers);
     text = run.error();
   }
   if (text.empty()) return ok();

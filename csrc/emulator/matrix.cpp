@@ -3,6 +3,7 @@
 
 #include "common/types.h"
 #include "emulator/block.h"
+#include "emulator/watch.h"
 #include "ptx/ldmatrix.h"
 #include "ptx/mma.h"
 
@@ -64,6 +65,11 @@ void load_matrices(void* const* slots, unsigned, Site at) {
       const void* address = static_cast<const LdmatrixSlot*>(slots[matrix * 8 + row])->row;
       if (!is_shared(address, 16, 16)) fail_row(address, matrix * 8 + row, at);
       rows[row] = static_cast<const uint16_t*>(address);
+      if constexpr (kWatches) {  // a row is read by the lane that names it
+        Thread& self = running_thread();
+        Thread& reader = self.block->threads[self.warp() * kLanes + matrix * 8 + row];
+        watch::access(reader, {address, 16, AccessKind::kLdmatrix, place_of(at)});
+      }
     }
     for (int lane = 0; lane < kLanes; ++lane) {
       const int g = lane / 4, t = lane % 4;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/status.h"
+#include "emulator/sanitize.h"
 
 namespace spark::emulator {
 
@@ -42,6 +43,7 @@ struct Grid {
   dim3 grid;
   dim3 block;
   size_t dynamic_smem;
+  bool dependent = false;  // may start before the kernel ahead of it ends
 };
 
 // Runs every block of the grid and returns when all have ended, or with the first block's error.
@@ -50,6 +52,12 @@ Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure
 // Ends the block, and with it the launch, in an error that names kernel, block, thread and line. Unwinds
 // the calling thread; the others are left where they wait.
 [[noreturn]] void fail(Site at, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// What the emulator's own headers do on a kernel's behalf, told to the checks of a sanitized build (watch.h).
+void note_read(const void* address, size_t bytes, Site at);
+void note_atomic(const void* address, size_t bytes, Site at);
+void note_fence(bool device_scope);
+void note_dependence_wait();
 
 // Lets the other threads of the block run; a loop that waits for another thread needs it.
 void give_way(Site at);

@@ -10,7 +10,6 @@
 namespace spark::emulator {
 namespace {
 
-constexpr size_t kCapacity = 1 << 20;  // above every arch's limit, so that the limit's check speaks first
 constexpr unsigned char kUnwritten = 0xff;
 
 size_t round_up(size_t value, size_t multiple) {
@@ -85,6 +84,16 @@ std::string SharedArena::complaint(const void* address, size_t bytes) const {
   std::snprintf(text, sizeof text, "%zu bytes at byte %zu of '%s', which has %zu", bytes, begin - before->begin,
                 before->name, before->bytes);
   return text;
+}
+
+std::string SharedArena::describe(const void* address) const {
+  for (const Array& array : arrays_) {
+    const size_t at = offset_of(address) - array.begin;
+    if (offset_of(address) >= array.begin && at < array.bytes) {
+      return "byte " + std::to_string(at) + " of '" + array.name + "'";
+    }
+  }
+  return "a gap between shared arrays";
 }
 
 bool SharedArena::gap_is_intact(size_t begin, size_t end) const {

@@ -35,10 +35,20 @@ class SharedArena {
   // The array beside a gap that was written to, or null.
   const char* overrun() const;
 
+  bool contains(const void* address) const {
+    return address >= base_ && address < base_ + kCapacity;
+  }
+  // "byte 12 of 'k_smem'"
+  std::string describe(const void* address) const;
+
+  // The name under which the kernel declares its dynamic part.
+  void name_dynamic(const char* name) { arrays_[0].name = name; }
+
   size_t offset_of(const void* address) const { return static_cast<const char*>(address) - base_; }
 
  private:
   static constexpr size_t kGap = 256;
+  static constexpr size_t kCapacity = 1 << 20;  // above every arch's limit, so that the limit's check speaks first
   struct Array {
     const void* key;
     const char* name;

@@ -6,7 +6,7 @@
 namespace spark::emulator {
 
 void* static_shared(const void* key, size_t bytes, size_t alignment, const char* name, Site at);
-void* dynamic_shared();
+void* dynamic_shared(const char* name);
 
 // As __cvta_generic_to_shared: an offset into the block's shared memory.
 size_t shared_offset(const void* address);

@@ -10,6 +10,7 @@ inline Vec16 ld_global_nc_16(const void* gmem, emulator::Site at = emulator::Sit
   if (misalignment != 0) {
     emulator::fail(at, "ld.global.nc: address is %zu bytes past a 16-byte boundary", misalignment);
   }
+  if constexpr (emulator::kWatches) emulator::note_read(gmem, sizeof(Vec16), at);
   Vec16 v;
   std::memcpy(&v, gmem, sizeof v);
   return v;

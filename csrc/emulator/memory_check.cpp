@@ -1,0 +1,110 @@
+// Bounds and unwritten bytes.
+#include "emulator/memory_check.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "emulator/buffers.h"
+
+extern "C" const char __executable_start, _end;
+
+namespace spark::emulator {
+namespace {
+
+std::string sentence(const Access& access) {
+  const char* verb = access.kind == AccessKind::kLdmatrix    ? "ldmatrix reads "
+                     : access.kind == AccessKind::kCopyRead  ? "cp.async reads "
+                     : access.kind == AccessKind::kCopyWrite ? "cp.async writes "
+                     : access.kind == AccessKind::kAtomic    ? "an atomic updates "
+                     : writes(access.kind)                   ? "writes "
+                                                             : "reads ";
+  return verb + std::to_string(access.bytes) + " bytes ";
+}
+
+// The launching thread's stack, where a kernel's arguments come from, and the program's own constants and variables.
+bool is_host_memory(const void* address) {
+  const char* p = static_cast<const char*>(address);
+  if (p >= &__executable_start && p < &_end) return true;
+  static thread_local const char* low = nullptr;
+  static thread_local size_t bytes = 0;
+  if (low == nullptr) {
+    pthread_attr_t attributes;
+    void* base = nullptr;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    pthread_attr_getstack(&attributes, &base, &bytes);
+    pthread_attr_destroy(&attributes);
+    low = static_cast<const char*>(base);
+  }
+  return p >= low && p < low + bytes;
+}
+
+bool reads(AccessKind kind) {
+  return !writes(kind) || kind == AccessKind::kAtomic;
+}
+
+}  // namespace
+
+void MemoryCheck::access(Thread& thread, const Access& access) {
+  if (thread.block->shared.contains(access.address)) {
+    access_shared(thread, access);
+  } else {
+    access_global(thread, access);
+  }
+}
+
+void MemoryCheck::access_shared(Thread& thread, const Access& access) {
+  const SharedArena& arena = thread.block->shared;
+  if (!arena.holds(access.address, access.bytes)) {
+    end_block(thread, access.place, sentence(access) + "outside of shared memory: " +
+                                        arena.complaint(access.address, access.bytes));
+  }
+  if (writes(access.kind) && access.kind != AccessKind::kAtomic) {
+    // What a copy brings is there when it has landed.
+    mark_shared(arena, access.address, access.bytes, access.kind != AccessKind::kCopyWrite);
+    return;
+  }
+  const size_t offset = arena.offset_of(access.address);
+  for (size_t i = offset; i < offset + access.bytes; ++i) {
+    if (i < written_.size() && written_[i] != 0) continue;
+    const char* byte = static_cast<const char*>(access.address) + (i - offset);
+    end_block(thread, access.place, sentence(access) + "at " + arena.describe(access.address) + "; nothing has written " +
+                                        arena.describe(byte));
+  }
+}
+
+void MemoryCheck::access_global(Thread& thread, const Access& access) {
+  GlobalBuffer* buffer = global_buffers().find(access.address);
+  if (buffer == nullptr && is_host_memory(access.address)) return;
+  if (buffer == nullptr || !buffer->holds(access.address, access.bytes)) {
+    end_block(thread, access.place, sentence(access) + "outside of the kernel's memory: " +
+                                        global_buffers().describe(access.address, access.bytes));
+  }
+  if (!buffer->writable) {
+    if (!writes(access.kind)) return;
+    end_block(thread, access.place, sentence(access) + "at " +
+                                        global_buffers().describe(access.address, access.bytes) + ", an input");
+  }
+  uint8_t* written = buffer->written.data() + (static_cast<const char*>(access.address) - buffer->begin);
+  if (reads(access.kind)) {
+    for (size_t i = 0; i < access.bytes; ++i) {
+      if (written[i] != 0) continue;
+      const char* byte = static_cast<const char*>(access.address) + i;
+      end_block(thread, access.place, sentence(access) + "at " + global_buffers().describe(access.address, access.bytes) +
+                                          "; nothing has written " + global_buffers().describe(byte, 1));
+    }
+  }
+  if (writes(access.kind)) std::fill(written, written + access.bytes, uint8_t{1});
+}
+
+void MemoryCheck::copy_lands(Thread& thread, const AsyncCopy& copy) {
+  mark_shared(thread.block->shared, copy.smem, 16, true);
+}
+
+void MemoryCheck::mark_shared(const SharedArena& arena, const void* address, size_t bytes, bool written) {
+  const size_t offset = arena.offset_of(address);
+  if (written_.size() < offset + bytes) written_.resize(offset + bytes, 0);
+  std::fill_n(written_.begin() + static_cast<std::ptrdiff_t>(offset), bytes, static_cast<uint8_t>(written));
+}
+
+}  // namespace spark::emulator
