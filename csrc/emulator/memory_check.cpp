@@ -1,8 +1,6 @@
 // Bounds and unwritten bytes.
 #include "emulator/memory_check.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 
 #include "emulator/buffers.h"
@@ -22,21 +20,10 @@ std::string sentence(const Access& access) {
   return verb + std::to_string(access.bytes) + " bytes ";
 }
 
-// The launching thread's stack, where a kernel's arguments come from, and the program's own constants and variables.
-bool is_host_memory(const void* address) {
+// The program's own constants and variables.
+bool is_static(const void* address) {
   const char* p = static_cast<const char*>(address);
-  if (p >= &__executable_start && p < &_end) return true;
-  static thread_local const char* low = nullptr;
-  static thread_local size_t bytes = 0;
-  if (low == nullptr) {
-    pthread_attr_t attributes;
-    void* base = nullptr;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
-    pthread_attr_getstack(&attributes, &base, &bytes);
-    pthread_attr_destroy(&attributes);
-    low = static_cast<const char*>(base);
-  }
-  return p >= low && p < low + bytes;
+  return p >= &__executable_start && p < &_end;
 }
 
 bool reads(AccessKind kind) {
@@ -75,7 +62,7 @@ void MemoryCheck::access_shared(Thread& thread, const Access& access) {
 
 void MemoryCheck::access_global(Thread& thread, const Access& access) {
   GlobalBuffer* buffer = global_buffers().find(access.address);
-  if (buffer == nullptr && is_host_memory(access.address)) return;
+  if (buffer == nullptr && is_static(access.address)) return;
   if (buffer == nullptr || !buffer->holds(access.address, access.bytes)) {
     end_block(thread, access.place, sentence(access) + "outside of the kernel's memory: " +
                                         global_buffers().describe(access.address, access.bytes));

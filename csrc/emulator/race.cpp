@@ -7,6 +7,8 @@ namespace spark::emulator {
 namespace {
 
 constexpr uint32_t kNever = ~0u;  // a clock that nobody knows of
+// Reads of one byte by other blocks that are kept, the latest: a later writer races with one as with all of them.
+constexpr size_t kOtherBlocks = 64;
 
 const char* verb(AccessKind kind, bool past) {
   switch (kind) {
@@ -80,7 +82,15 @@ void RaceCheck::visit(Thread& thread, const void* address, size_t bytes, bool re
   }
 }
 
+// A read of what no kernel may write.
+bool RaceCheck::is_constant(const Thread& thread, const Access& access) const {
+  if (writes(access.kind) || thread.block->shared.contains(access.address)) return false;
+  const GlobalBuffer* buffer = global_buffers().find(access.address);
+  return buffer != nullptr && !buffer->writable;
+}
+
 void RaceCheck::access(Thread& thread, const Access& access) {
+  if (is_constant(thread, access)) return;
   const bool replaces = writes(access.kind) && !is_strong(access.kind);
   visit(thread, access.address, access.bytes, replaces,
         [&](Cell& cell, bool shared) { visit_cell(thread, access, shared, cell); });
@@ -105,7 +115,10 @@ void RaceCheck::visit_cell(Thread& thread, const Access& access, bool shared, Ce
     cell.since.clear();
     return;
   }
+  size_t others = 0;
+  PastAccess* oldest = nullptr;  // of them
   for (PastAccess& past : cell.since) {
+    if (past.block != block_ && others++ == 0) oldest = &past;
     // The later of two ordered reads, or of two accesses of a thread, stands for both.
     const bool own = past.launch == launch_ && past.block == block_ && past.thread == thread.index;
     const bool alike = past.kind == access.kind || (!is_strong(past.kind) && !is_strong(access.kind));
@@ -114,6 +127,7 @@ void RaceCheck::visit_cell(Thread& thread, const Access& access, bool shared, Ce
       return;
     }
   }
+  if (others >= kOtherBlocks) cell.since.erase(cell.since.begin() + (oldest - cell.since.data()));
   cell.since.push_back(now);
 }
 

@@ -25,6 +25,7 @@ class RaceCheck {
   void dependence_waits(int thread) { progress_.wait_for_kernels_ahead(thread); }
 
  private:
+  bool is_constant(const Thread& thread, const Access& access) const;
   void visit_cell(Thread& thread, const Access& access, bool shared, Cell& cell);
   bool is_ordered(const PastAccess& past, int thread) const;
   bool counts(const PastAccess& past, bool shared) const;

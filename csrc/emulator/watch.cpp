@@ -1,6 +1,8 @@
 // The one place where what a kernel does reaches the checks that the build asked for.
 #include "emulator/watch.h"
 
+#include <pthread.h>
+
 #include "emulator/block.h"
 #include "emulator/memory_check.h"
 #include "emulator/race.h"
@@ -19,11 +21,27 @@ MemoryCheck& memory() {
   return *instance;
 }
 
-// The thread's own variables, and what threadIdx and its like read.
+// The launching thread's stack, where a kernel's arguments come from.
+bool is_argument(const char* address) {
+  static thread_local const char* low = nullptr;
+  static thread_local size_t bytes = 0;
+  if (low == nullptr) {
+    pthread_attr_t attributes;
+    void* base = nullptr;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    pthread_attr_getstack(&attributes, &base, &bytes);
+    pthread_attr_destroy(&attributes);
+    low = static_cast<const char*>(base);
+  }
+  return address >= low && address < low + bytes;
+}
+
+// The thread's own variables, its arguments, and what threadIdx and its like read.
 bool is_private(const Thread& thread, const void* address) {
   const char* p = static_cast<const char*>(address);
   if (p >= thread.stack_low && p < thread.stack_high) return true;
   if (p == reinterpret_cast<const char*>(&current_thread)) return true;
+  if (is_argument(p)) return true;
   const auto* threads = reinterpret_cast<const char*>(thread.block->threads.get());
   return p >= threads && p < threads + thread.block->thread_capacity * sizeof(Thread);
 }

@@ -55,6 +55,12 @@ bool advance(Shape& index, const Shape& shape) {
 
 Output::Output(TensorEntry entry) : entry_(std::move(entry)), memory_(output_bytes(entry_)) {
   memory_.fill(kPoison);
+  const size_t bytes = static_cast<size_t>(entry_.extent()) * element_bytes();  // without the margins
+  emulation::add_buffer(entry_.name.c_str(), address(), bytes, true, false);
+}
+
+Output::~Output() {
+  emulation::remove_buffer(address());
 }
 
 void Output::fetch() {
@@ -90,6 +96,10 @@ Call::Call(const CaseFile& file) : file_(file), variant_(variant_by_name(file.va
   if (file.family != variant_.family) {
     reject("%s is of family %s, the file says %s", variant_.name, variant_.family, file.family.c_str());
   }
+}
+
+Call::~Call() {
+  for (const auto& [number, block] : blocks_) emulation::remove_buffer(block.data());
 }
 
 const Variant& Call::variant_named(const char* key, const char* family) {
@@ -153,6 +163,7 @@ const void* Call::address(const TensorEntry& input) {
     const Block& block = file_.blocks[static_cast<size_t>(input.block)];
     found = blocks_.emplace(input.block, Buffer(block.bytes)).first;
     device::upload(found->second.data(), file_.data.data() + block.offset, block.bytes);
+    emulation::add_buffer(input.name.c_str(), found->second.data(), block.bytes, false, true);
   }
   return input.count() == 0 ? nullptr : static_cast<const char*>(found->second.data()) + input.offset;
 }

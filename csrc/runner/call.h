@@ -23,6 +23,9 @@ struct CallFailed : std::runtime_error {
 class Output {
  public:
   explicit Output(TensorEntry entry);
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  ~Output();
 
   const TensorEntry& entry() const { return entry_; }
   void* address() const { return static_cast<char*>(memory_.data()) + margin_bytes(); }
@@ -47,6 +50,9 @@ using Shape = std::vector<int64_t>;
 class Call {
  public:
   explicit Call(const CaseFile& file);
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call();
 
   const CaseFile& file() const { return file_; }
   const Variant& variant() const { return variant_; }

@@ -8,6 +8,7 @@ from sparkctl.build.plan import default_build_root, plan_build
 from sparkctl.build.preview import Preview, PreviewStep, preview_build
 from sparkctl.build.progress import Progress, SilentProgress
 from sparkctl.build.runner import run_build
+from sparkctl.build.sanitize import Sanitizer
 from sparkctl.build.standalone import RUNNER_NAME, with_combines
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Preview",
     "PreviewStep",
     "Progress",
+    "Sanitizer",
     "SilentProgress",
     "choose_archs",
     "default_archs",

@@ -11,6 +11,7 @@ from sparkctl.build.failures import raise_failures
 from sparkctl.build.plan import plan_build
 from sparkctl.build.progress import Progress
 from sparkctl.build.runner import run_build
+from sparkctl.build.sanitize import Sanitizer
 from sparkctl.registry.model import Registry, Variant
 from sparkctl.runtime.manifest import Backend
 from sparkctl.toolchain import Toolchain, find_toolchain
@@ -30,10 +31,13 @@ def ensure_built(
     jobs: int | None = None,
     progress: Progress | None = None,
     runner: bool = False,
+    sanitizer: Sanitizer | None = None,
+    program: Path | None = None,
 ) -> Path:
     """Build what is missing or out of date of `variants`; the folder with the library, its manifest and ptxas logs.
 
-    With `runner` the standalone test runner is built too.
+    With `runner` the standalone test runner is built too, with a `sanitizer` the runner alone,
+    with a `program` that alone.
 
     Raises WorkFailed with the failed edges' own output.
     """
@@ -48,6 +52,8 @@ def ensure_built(
         environ=environ,
         build_root=build_root,
         runner=runner,
+        sanitizer=sanitizer,
+        program=program,
     )
     result = run_build([plan], jobs=jobs, progress=progress)
     raise_failures(result)

@@ -58,6 +58,11 @@ class Link:
     groups: tuple[str, ...]  # of the edges that it takes beside the variants
 
     @property
+    def is_runner(self) -> bool:
+        """Whether it is a program that runs cases."""
+        return "runner" in self.groups
+
+    @property
     def file_name(self) -> str:
         """The output's."""
         return Path(self.output).name
@@ -86,7 +91,7 @@ class BuildPlan:
     build_root: Path
     edges: tuple[Edge, ...]  # the selected variants, then bindings, the emulator's runtime and the runner
     spare: Mapping[str, Edge]  # every other variant of this arch by name: linked if it is built and still valid
-    links: tuple[Link, ...]  # of the library, then of the runner if it was asked for
+    links: tuple[Link, ...]  # of the library, then of the runner if it was asked for; sanitized: of the runner alone
     paths: Paths
     compiler: str  # for people
     compiler_identity: str
@@ -98,13 +103,13 @@ class BuildPlan:
 
     @property
     def library(self) -> str:
-        """The path of the library."""
+        """The path of the library, or of what stands for it."""
         return self.links[0].output
 
     @property
     def runner(self) -> str | None:
         """The path of the standalone test runner, if it is part of the plan."""
-        return self.links[1].output if len(self.links) > 1 else None
+        return next((link.output for link in self.links if link.is_runner), None)
 
     @property
     def has_line_info(self) -> bool:

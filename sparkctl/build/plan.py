@@ -13,6 +13,8 @@ from sparkctl.build.commands import cuda_command, host_command, link_command
 from sparkctl.build.model import BuildPlan, Edge, Link
 from sparkctl.build.ninja_text import LINK_NAME
 from sparkctl.build.paths import Paths, path_text, plan_paths, tvm_folder, tvm_include_dirs
+from sparkctl.build.program import program_defines, program_folder_suffix, program_link
+from sparkctl.build.sanitize import Sanitizer, instrumentation, sanitizer_defines
 from sparkctl.build.standalone import require_runner_sources, runner_defines, runner_link
 from sparkctl.errors import UsageError
 from sparkctl.registry import resolve_flags, runs_on, span_variants
@@ -45,6 +47,8 @@ class _Setting:
     paths: Paths
     objects: str  # folder, as commands name it
     runner: bool
+    sanitizer: Sanitizer | None
+    program: Path | None
 
 
 def plan_build(
@@ -59,13 +63,21 @@ def plan_build(
     environ: Mapping[str, str],
     build_root: Path | None = None,
     runner: bool = False,
+    sanitizer: Sanitizer | None = None,
+    program: Path | None = None,
 ) -> BuildPlan:
     """The edges that put `variants` into one library, and with `runner` into the standalone test runner too.
+
+    With a `sanitizer`, which the emulator alone has, there is only the runner; with a `program`, a file that brings its
+    own kernel and main(), there is only that.
 
     Raises MissingTool when the compiler or its headers are missing, UsageError for an unknown profile or flag, an arch
     that this nvcc does not know, or a project without a runner.
     """
     find_profile(registry, profile)
+    if sanitizer and backend != "emulator":
+        raise UsageError(f"--sanitize {sanitizer} is the emulator's", hint="leave out --backend cuda")
+    runner = program is None and (runner or sanitizer is not None)
     refuse_runtime_flags(registry, sets or {})
     if runner:
         require_runner_sources(registry.root)
@@ -74,7 +86,8 @@ def plan_build(
     if backend == "cuda":
         toolchain.require_arch(arch)
     build_root = build_root or default_build_root(registry, environ)
-    folder = build_root / folder_name(backend, arch, profile, changed)
+    suffix = program_folder_suffix(program) if program else ""
+    folder = build_root / (folder_name(backend, arch, profile, changed, sanitizer) + suffix)
     setting = _Setting(
         registry=registry,
         arch=arch,
@@ -86,8 +99,10 @@ def plan_build(
         paths=plan_paths(toolchain, root=registry.root, build_root=build_root),
         objects=path_text(folder / "obj", registry.root),
         runner=runner,
+        sanitizer=sanitizer,
+        program=program,
     )
-    everything = [v for kernel in registry.kernels.values() for v in span_variants(kernel) if runs_on(v, arch)]
+    everything = [] if program else [v for kernel in registry.kernels.values() for v in span_variants(kernel) if runs_on(v, arch)]
     chosen = {variant.name for variant in variants}
     edges = {variant.name: _variant_edge(setting, variant) for variant in everything}
     if missing := chosen - edges.keys():
@@ -128,9 +143,11 @@ def changed_flags(registry: Registry, sets: Mapping[str, str], environ: Mapping[
     return {name: value for name, value in changed.items() if registry.flags[name].kind != "runtime"}
 
 
-def folder_name(backend: Backend, arch: Arch, profile: str, sets: Mapping[str, str]) -> str:
-    """`cuda-sm_90-release`, with a digest of the changed flags if there are any."""
-    name = f"{backend}-{arch}-{profile}"
+def folder_name(
+    backend: Backend, arch: Arch, profile: str, sets: Mapping[str, str], sanitizer: Sanitizer | None = None
+) -> str:
+    """`cuda-sm_90-release`, with the sanitizer, and a digest of the changed flags if there are any."""
+    name = f"{backend}-{arch}-{profile}" + (f"-{sanitizer}" if sanitizer else "")
     if not sets:
         return name
     text = json.dumps(dict(sets), sort_keys=True)
@@ -158,11 +175,16 @@ def _variant_edge(setting: _Setting, variant: Variant) -> Edge:
             setting.toolchain, flags, arch=setting.arch, paths=setting.paths, source=source, output=output
         )
         return Edge(variant.name, variant, source, output, f"{setting.objects}/{variant.name}.ptxas", argv)
-    argv = _host_argv(setting, source, output, flags.host, flags.defines, ())
+    options = (*flags.host, *instrumentation(setting.sanitizer))
+    argv = _host_argv(setting, source, output, options, flags.defines, ())
     return Edge(variant.name, variant, source, output, None, argv)
 
 
 def _links(setting: _Setting, folder: Path, *, has_bindings: bool) -> tuple[Link, ...]:
+    if setting.program:
+        return (program_link(setting.toolchain, setting.paths, folder, setting.program),)
+    if setting.sanitizer:
+        return (runner_link(setting.toolchain, setting.paths, folder, backend=setting.backend),)
     library = Link(
         LINK_NAME,
         path_text(folder / LIBRARY_NAME, setting.registry.root),
@@ -183,7 +205,8 @@ def _support_edges(setting: _Setting) -> Iterator[Edge]:
     """Bindings, the emulator's own sources, and the standalone test runner's."""
     root = setting.registry.root
     options, common = _support_flags(setting)
-    groups = [("binding", "bindings", tvm_include_dirs, common)]
+    alone = setting.sanitizer or setting.program
+    groups = [] if alone else [("binding", "bindings", tvm_include_dirs, common)]
     if setting.backend == "emulator":
         groups.append(("emulator", "emulator", tuple, common))
     if setting.runner:
@@ -193,6 +216,11 @@ def _support_edges(setting: _Setting) -> Iterator[Edge]:
             source, output = path_text(path, root), f"{setting.objects}/{group}/{path.stem}.o"
             argv = _host_argv(setting, source, output, options, defines, includes())
             yield Edge(f"{group}/{path.stem}", None, source, output, None, argv)
+    if setting.program:
+        source, output = path_text(setting.program, root), f"{setting.objects}/program/{setting.program.stem}.o"
+        options = (*options, *instrumentation(setting.sanitizer))
+        argv = _host_argv(setting, source, output, options, {**common, **program_defines(setting.arch)}, ())
+        yield Edge(f"program/{setting.program.stem}", None, source, output, None, argv)
 
 
 def _support_flags(setting: _Setting) -> tuple[tuple[str, ...], Mapping[str, str]]:
@@ -226,7 +254,7 @@ def _host_argv(
         source=source,
         output=output,
         options=options,
-        defines={"SPARK_EMULATOR": "1", **defines} if emulator else defines,
+        defines={"SPARK_EMULATOR": "1", **sanitizer_defines(setting.sanitizer), **defines} if emulator else defines,
         includes=("csrc/emulator", "csrc") if emulator else ("csrc",),
         system_includes=(*system_includes, *setting.toolchain.require_cuda_headers()),
     )

@@ -14,7 +14,7 @@ from sparkctl.build.failures import save_failures
 from sparkctl.build.history import Measurement, add_to_history, history_key
 from sparkctl.build.model import BuildPlan, Edge, EdgeResult, Link, PlanResult, Status
 from sparkctl.build.ninja_run import NinjaRun, read_dependencies, read_times
-from sparkctl.build.ninja_text import LINK_NAME, link_words
+from sparkctl.build.ninja_text import link_words
 from sparkctl.build.outputs import contents_digest, save_manifest, verify_archs
 from sparkctl.build.paths import LINKS_NAME, path_text, tvm_folder
 from sparkctl.build.stamps import Stamp, take_stamp
@@ -56,7 +56,7 @@ def summarise(survey: Survey, run: NinjaRun, results: tuple[EdgeResult, ...], be
         library=plan.root / plan.library,
         runner=plan.root / plan.runner if plan.runner else None,
         edges=results,
-        linked=run.finished.get(LINK_NAME, False),
+        linked=run.finished.get(plan.links[0].name, False),
         wall_s=time.monotonic() - began,
         kept=survey.kept,
         dropped=survey.dropped,

@@ -64,6 +64,12 @@ class ScheduleChoice(StrEnum):
     random = "random"
 
 
+class SanitizerChoice(StrEnum):
+    race = "race"
+    memory = "memory"
+    undefined = "undefined"
+
+
 class AsyncChoice(StrEnum):
     late = "late"
     early = "early"
@@ -102,6 +108,10 @@ def test(
     ] = None,
     async_mode: Annotated[
         AsyncChoice | None, typer.Option("--async-mode", help="When the bytes of the emulator's cp.async land.")
+    ] = None,
+    sanitize: Annotated[
+        SanitizerChoice | None,
+        typer.Option("--sanitize", help="Watch each access or operation of the kernels, in the emulator."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="Other random inputs; random orders too.")] = 0,
     repeat: Annotated[
@@ -147,11 +157,12 @@ def test(
         async_mode=async_mode.value if async_mode else None,
         junit=parse_report(junit) if junit is not None else None,
         runner=runner,
+        sanitizer=sanitize.value if sanitize else None,
         export=parse_folder(export) if export is not None else None,
         project=cli.project,
     )
-    if options.export and (runner or options.junit):
-        raise UsageError("--export runs nothing", hint="leave out --runner and --junit")
+    if options.export and (runner or sanitize or options.junit):
+        raise UsageError("--export runs nothing", hint="leave out --runner, --sanitize and --junit")
     plan = plan_suite(registry, options)
     progress = SuiteProgress(stderr_console(cli), quiet=cli.verbosity < 0)
     if options.export:

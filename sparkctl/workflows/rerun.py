@@ -41,6 +41,8 @@ def conditions(options: SuiteOptions) -> list[str]:
         words += ["--set", f"{name}={value}"]
     if options.runner:
         words.append("--runner")
+    if options.sanitizer:
+        words += ["--sanitize", options.sanitizer]
     if options.full:
         words.append("--full")
     if options.seed:

@@ -11,7 +11,15 @@ from typing import Literal, Protocol
 
 from sparkctl.arch import Arch
 from sparkctl.bench.results import Stamp
-from sparkctl.build import DEFAULT_ARCH, RUNNER_NAME, Progress, default_build_root, ensure_built, with_combines
+from sparkctl.build import (
+    DEFAULT_ARCH,
+    RUNNER_NAME,
+    Progress,
+    Sanitizer,
+    default_build_root,
+    ensure_built,
+    with_combines,
+)
 from sparkctl.errors import MissingTool, UsageError
 from sparkctl.registry import Registry, Variant, select_variants
 from sparkctl.runtime import load_library, read_manifest
@@ -56,6 +64,7 @@ class SuiteOptions:
     async_mode: AsyncMode | None = None
     junit: Path | None = None
     runner: bool = False  # the standalone one runs the cases
+    sanitizer: Sanitizer | None = None  # what its build checks beside results; it always runs in the runner
     export: Path | None = None  # nothing runs: the folder for case files
     project: Path | None = None  # as --project named it: the commands that rerun a case name it too
 
@@ -163,8 +172,10 @@ def run_suite(
         environ=environ,
         progress=progress,
         runner=options.runner,
+        sanitizer=options.sanitizer,
     )
-    target = standalone_target(registry, plan, options, folder) if options.runner else own_target(plan, options, folder)
+    alone = options.runner or options.sanitizer is not None
+    target = standalone_target(registry, plan, options, folder) if alone else own_target(plan, options, folder)
     watcher.start(plan)
     try:
         results = run_pytest(registry.path, target, plan.selections, on_case=watcher.case, junit=options.junit)
@@ -215,9 +226,9 @@ def runner_options(plan: SuitePlan, options: SuiteOptions) -> tuple[str, ...]:
 
 def choose_backend(options: SuiteOptions) -> tuple[Backend, str, Arch]:
     """The backend, what to call its device, and the arch to build for."""
-    emulated = options.schedule is not None or options.async_mode is not None
+    emulated = options.schedule is not None or options.async_mode is not None or options.sanitizer is not None
     if options.backend == "cuda" and emulated:
-        raise UsageError("--schedule and --async-mode belong to the emulator", hint="leave out --backend cuda")
+        raise UsageError("--schedule, --async-mode and --sanitize are the emulator's", hint="leave out --backend cuda")
     devices = () if options.backend == "emulator" or emulated else find_devices()
     if not devices:
         if options.backend == "cuda" and options.export:  # cases need no device

@@ -1,0 +1,50 @@
+"""A program of one file around a user's own kernel: what a plan builds instead of variants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from sparkctl.arch import Arch, limits_for
+from sparkctl.build.commands import runner_link_command
+from sparkctl.build.model import Link
+from sparkctl.build.paths import Paths, path_text
+from sparkctl.errors import UsageError
+from sparkctl.toolchain import Toolchain
+
+PROGRAM_LINK_NAME = "link-program"
+SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
+
+
+def require_program(path: Path) -> Path:
+    """The file's real path. UsageError where it cannot be compiled."""
+    if not path.is_file():
+        raise UsageError(f"{path}: {'not a file' if path.exists() else 'no such file'}", hint="name a .cu file")
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path}: not a source file", hint=f"accepted are {', '.join(SUFFIXES)}")
+    return path.resolve()
+
+
+def program_folder_suffix(path: Path) -> str:
+    """`-my_kernel-1a2b3c4d`: files of one name in different folders have a build folder each."""
+    return f"-{path.stem}-{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+
+
+def program_defines(arch: Arch) -> Mapping[str, str]:
+    """The emulator gives a block the shared memory that it has on the arch."""
+    limits = limits_for(arch)
+    return {
+        "SPARK_RUNNER_SHARED_LIMIT": str(limits.smem_per_block_optin),
+        "SPARK_RUNNER_STATIC_SHARED_LIMIT": str(limits.smem_per_block_static),
+    }
+
+
+def program_link(toolchain: Toolchain, paths: Paths, folder: Path, program: Path) -> Link:
+    """The program with the emulator."""
+    return Link(
+        PROGRAM_LINK_NAME,
+        path_text(folder / program.stem, paths.root),
+        runner_link_command(toolchain, paths=paths, cuda=False),
+        groups=("emulator", "program"),
+    )
