@@ -51,7 +51,8 @@ bool is_private(const Thread& thread, const void* address) {
 namespace watch {
 
 void access(Thread& thread, const Access& access) {
-  if (access.bytes == 0 || is_private(thread, access.address)) return;
+  if (access.bytes == 0) return;
+  if (!thread.block->shared.contains(access.address) && is_private(thread, access.address)) return;
   if (kChecksMemory) memory().access(thread, access);
   if (kChecksRaces) races().access(thread, access);
 }

@@ -102,7 +102,11 @@ def plan_build(
         sanitizer=sanitizer,
         program=program,
     )
-    everything = [] if program else [v for kernel in registry.kernels.values() for v in span_variants(kernel) if runs_on(v, arch)]
+    everything = (
+        []
+        if program
+        else [v for kernel in registry.kernels.values() for v in span_variants(kernel) if runs_on(v, arch)]
+    )
     chosen = {variant.name for variant in variants}
     edges = {variant.name: _variant_edge(setting, variant) for variant in everything}
     if missing := chosen - edges.keys():

@@ -21,6 +21,7 @@ from sparkctl.cli.options import (
     parse_where,
     split_commas,
 )
+from sparkctl.cli.test_program import program_among, refuse_options, test_program
 from sparkctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ Examples:
   sparkctl test --last-failed                       what failed last time
   sparkctl test --backend cuda --full --junit test.xml
   sparkctl test attn_combine --runner               no Python beside them
+  sparkctl test 'attn_*_mma' --sanitize race        data races, in the emulator
+  sparkctl test my_kernel.cu --sanitize memory      a program of your own (docs/sanitize.md)
   sparkctl test attn_combine --export cases/        files for sparkctl-runner
 
 \b
@@ -136,9 +139,29 @@ def test(
     from sparkctl.render.console import print_json, stderr_console, stdout_console
     from sparkctl.render.suite_progress import SuiteProgress
     from sparkctl.render.test import report_json, show_report
+    from sparkctl.workflows.program import ProgramOptions
     from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
 
     cli = cli_context(ctx)
+    if program := program_among(kernels or ()):
+        not_for_programs = {
+            "--where": where, "--head-dim": head_dim, "--dtype": dtype, "--group": group, "-k": expression,
+            "--last-failed": last_failed, "--full": full, "--repeat": repeat > 1, "--junit": junit, "--runner": runner,
+            "--export": export, "--backend cuda": backend is BackendChoice.cuda,
+        }  # fmt: skip
+        refuse_options(program, not_for_programs)
+        asked = ProgramOptions(
+            program,
+            arch=parse_arch(arch) if arch is not None else None,
+            profile=profile,
+            sets=parse_sets(load_project(cli), sets or ()),
+            sanitizer=sanitize.value if sanitize else None,
+            schedule=schedule.value if schedule else None,
+            async_mode=async_mode.value if async_mode else None,
+            seed=parse_seed(seed),
+        )
+        test_program(cli, asked, json=json)
+        return
     registry = load_project(cli)
     options = SuiteOptions(
         patterns=tuple(kernels or ()),
