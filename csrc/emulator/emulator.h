@@ -27,6 +27,10 @@ void spark_emulator_set_shared_limits(size_t block_bytes, size_t static_bytes);
 void spark_emulator_add_buffer(const char* name, const void* begin, size_t bytes, int writable, int written);
 void spark_emulator_remove_buffer(const void* begin);
 
+// 1 where host code did something undefined that no launch has failed for yet (builds for --sanitize undefined);
+// spark_emulator_last_error then says what, and the next call gives 0.
+int spark_emulator_host_failed(void);
+
 // Kernels launched since the library was loaded, also those that ended in an error.
 uint64_t spark_emulator_launch_count(void);
 

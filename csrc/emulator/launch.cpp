@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "emulator/block.h"
+#include "emulator/undefined.h"
 #include "emulator/watch.h"
 
 namespace spark::emulator {
@@ -155,6 +156,7 @@ Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure
   const Settings settings = current_settings();
   note_launch(grid.kernel.data(), grid.kernel.size());
   std::string text = launch_complaint(grid, settings);
+  if (text.empty()) text = take_host_fault();
   if (!text.empty()) {
     text = std::string(grid.kernel) + ": " + text;
   } else {

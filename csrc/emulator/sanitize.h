@@ -13,6 +13,11 @@ inline constexpr bool kChecksMemory = true;
 #else
 inline constexpr bool kChecksMemory = false;
 #endif
+#if defined(SPARK_SANITIZE_UNDEFINED)
+inline constexpr bool kChecksUndefined = true;
+#else
+inline constexpr bool kChecksUndefined = false;
+#endif
 // Whether every load and store is seen (watch.h).
 inline constexpr bool kWatches = kChecksRaces || kChecksMemory;
 

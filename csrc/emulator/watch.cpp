@@ -46,6 +46,13 @@ bool is_private(const Thread& thread, const void* address) {
   return p >= threads && p < threads + thread.block->thread_capacity * sizeof(Thread);
 }
 
+[[noreturn]] void end_block(Thread& thread, const std::string& where, const std::string& what) {
+  Block& block = *thread.block;
+  block.error = block_prefix(block) + "thread " + std::to_string(thread.index) + " at " + where + ": " + what;
+  switch_context(running_thread().context, block.home);
+  __builtin_unreachable();
+}
+
 }  // namespace
 
 namespace watch {
@@ -110,11 +117,11 @@ void note_dependence_wait() {
 }
 
 void end_block(Thread& thread, Place place, const std::string& what) {
-  Block& block = *thread.block;
-  block.error =
-      block_prefix(block) + "thread " + std::to_string(thread.index) + " at " + describe(place) + ": " + what;
-  switch_context(running_thread().context, block.home);
-  __builtin_unreachable();
+  end_block(thread, describe(place), what);
+}
+
+void end_block(Thread& thread, Site site, const std::string& what) {
+  end_block(thread, describe(site), what);
 }
 
 }  // namespace spark::emulator

@@ -53,5 +53,6 @@ void copy_lands(Thread& thread, const AsyncCopy& copy);
 
 // Ends the running thread's block in this error. Frames of the kernel are left where they are.
 [[noreturn]] void end_block(Thread& thread, Place place, const std::string& what);
+[[noreturn]] void end_block(Thread& thread, Site site, const std::string& what);
 
 }  // namespace spark::emulator

@@ -84,6 +84,7 @@ inline void run(const Status& status) {
 
 // The exit code of main().
 inline int finish() {
+  if (runner::emulation::host_failed()) expect(false, "%s", runner::emulation::last_error().c_str());
   if (!failed()) std::puts("pass");
   return failed() ? 1 : 0;
 }

@@ -204,6 +204,7 @@ void Call::launch(const Variant& variant, const void* params) {
   if (launches_ == 0) check_all_known();
   ++launches_;
   const Status status = variant.launcher(params, nullptr);
+  if (emulation::host_failed()) throw CallFailed(std::string(variant.name) + ": " + emulation::last_error());
   if (status.code != STATUS_OK) throw CallFailed(std::string(variant.name) + ": " + failure_text(status));
 }
 

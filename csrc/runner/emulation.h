@@ -32,6 +32,10 @@ inline void remove_buffer(const void* begin) {
 inline int64_t launch_count() {
   return static_cast<int64_t>(spark_emulator_launch_count());
 }
+// Whether a launcher did something undefined that its launches did not fail for; last_error() says what.
+inline bool host_failed() {
+  return spark_emulator_host_failed() != 0;
+}
 inline std::string last_error() {
   std::string text(spark_emulator_last_error(nullptr, 0) + 1, '\0');
   spark_emulator_last_error(text.data(), text.size());
@@ -49,6 +53,9 @@ inline void add_buffer(const char*, const void*, size_t, bool, bool) {}
 inline void remove_buffer(const void*) {}
 inline int64_t launch_count() {
   return 0;
+}
+inline bool host_failed() {
+  return false;
 }
 inline std::string last_error() {
   return {};

@@ -47,9 +47,12 @@ class Outcome:
         return b"".join(data for _, data in self.raw.values())
 
 
-def compile_program(name: str, extra: tuple[str, ...] = ()) -> Path:
-    """The program of kernels/NAME.cu with the emulator, kept in the temporary folder by a digest of its inputs."""
-    digest = _digest(extra)
+def compile_program(name: str, extra: tuple[str, ...] = (), kernel_flags: tuple[str, ...] = ()) -> Path:
+    """The program of kernels/NAME.cu with the emulator, kept in the temporary folder by a digest of its inputs.
+
+    `extra` reaches the emulator's sources too, `kernel_flags` only the program's own.
+    """
+    digest = _digest((*extra, "kernel:", *kernel_flags))
     folder = CACHE / digest
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / name
@@ -58,7 +61,7 @@ def compile_program(name: str, extra: tuple[str, ...] = ()) -> Path:
             objects = _compile_runtime(folder, extra)
             built = folder / f"{name}.new"
             source = KERNELS / f"{name}.cu"
-            command = ["g++", *FLAGS, *extra, *INCLUDES, "-x", "c++", str(source), "-x", "none"]
+            command = ["g++", *FLAGS, *extra, *kernel_flags, *INCLUDES, "-x", "c++", str(source), "-x", "none"]
             _compile([*command, *map(str, objects), "-pthread", "-o", str(built)])
             built.replace(program)
     return program
