@@ -9,7 +9,7 @@ JOBS   ?= 2
 GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu
 
-.PHONY: help setup run test check lint full gpu stamp clean
+.PHONY: help setup run test check cov lint full gpu stamp clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,9 @@ check: lint test  ## what CI runs
 full: lint  ## check, and the full sets of cases on the emulator
 	$(BIN)/pytest -n $(JOBS) -m 'not gpu'
 	$(BIN)/sparkctl test --backend emulator --full
+
+cov: setup  ## which lines of csrc (gcov) and of sparkctl (coverage.py) run; in build/coverage
+	$(BIN)/python benchmarks/coverage_report.py -j $(JOBS)
 
 lint: setup  ## formatting, style, types, layers, spelling
 	$(BIN)/ruff format --check --quiet .
