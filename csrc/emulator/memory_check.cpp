@@ -5,7 +5,8 @@
 
 #include "emulator/buffers.h"
 
-extern "C" const char __executable_start, _end;
+// The linker's. A shared library, which no kernel under this check is in, has no start.
+extern "C" const char __executable_start __attribute__((weak)), _end;
 
 namespace spark::emulator {
 namespace {
@@ -23,7 +24,8 @@ std::string sentence(const Access& access) {
 // The program's own constants and variables.
 bool is_static(const void* address) {
   const char* p = static_cast<const char*>(address);
-  return p >= &__executable_start && p < &_end;
+  const char* start = &__executable_start;
+  return start != nullptr && p >= start && p < &_end;
 }
 
 bool reads(AccessKind kind) {
@@ -43,8 +45,8 @@ void MemoryCheck::access(Thread& thread, const Access& access) {
 void MemoryCheck::access_shared(Thread& thread, const Access& access) {
   const SharedArena& arena = thread.block->shared;
   if (!arena.holds(access.address, access.bytes)) {
-    end_block(thread, access.place, sentence(access) + "outside of shared memory: " +
-                                        arena.complaint(access.address, access.bytes));
+    end_block(thread, access.place,
+              sentence(access) + "outside of shared memory: " + arena.complaint(access.address, access.bytes));
   }
   if (writes(access.kind) && access.kind != AccessKind::kAtomic) {
     // What a copy brings is there when it has landed.
@@ -55,8 +57,9 @@ void MemoryCheck::access_shared(Thread& thread, const Access& access) {
   for (size_t i = offset; i < offset + access.bytes; ++i) {
     if (i < written_.size() && written_[i] != 0) continue;
     const char* byte = static_cast<const char*>(access.address) + (i - offset);
-    end_block(thread, access.place, sentence(access) + "at " + arena.describe(access.address) + "; nothing has written " +
-                                        arena.describe(byte));
+    end_block(
+        thread, access.place,
+        sentence(access) + "at " + arena.describe(access.address) + "; nothing has written " + arena.describe(byte));
   }
 }
 
@@ -64,21 +67,23 @@ void MemoryCheck::access_global(Thread& thread, const Access& access) {
   GlobalBuffer* buffer = global_buffers().find(access.address);
   if (buffer == nullptr && is_static(access.address)) return;
   if (buffer == nullptr || !buffer->holds(access.address, access.bytes)) {
-    end_block(thread, access.place, sentence(access) + "outside of the kernel's memory: " +
-                                        global_buffers().describe(access.address, access.bytes));
+    end_block(thread, access.place,
+              sentence(access) +
+                  "outside of the kernel's memory: " + global_buffers().describe(access.address, access.bytes));
   }
   if (!buffer->writable) {
     if (!writes(access.kind)) return;
-    end_block(thread, access.place, sentence(access) + "at " +
-                                        global_buffers().describe(access.address, access.bytes) + ", an input");
+    end_block(thread, access.place,
+              sentence(access) + "at " + global_buffers().describe(access.address, access.bytes) + ", an input");
   }
   uint8_t* written = buffer->written.data() + (static_cast<const char*>(access.address) - buffer->begin);
   if (reads(access.kind)) {
     for (size_t i = 0; i < access.bytes; ++i) {
       if (written[i] != 0) continue;
       const char* byte = static_cast<const char*>(access.address) + i;
-      end_block(thread, access.place, sentence(access) + "at " + global_buffers().describe(access.address, access.bytes) +
-                                          "; nothing has written " + global_buffers().describe(byte, 1));
+      end_block(thread, access.place,
+                sentence(access) + "at " + global_buffers().describe(access.address, access.bytes) +
+                    "; nothing has written " + global_buffers().describe(byte, 1));
     }
   }
   if (writes(access.kind)) std::fill(written, written + access.bytes, uint8_t{1});

@@ -1,6 +1,6 @@
 // The calls that a compiler puts where behaviour is undefined, with -fsanitize=undefined,float-cast-overflow. No
-// sanitizer library is linked: these functions take its place. -fno-sanitize=vptr goes with it: that check needs the
-// library's knowledge of classes.
+// sanitizer library is linked: these functions take its place. Whether an object is of the class that it is used as
+// (-fsanitize=vptr) is not looked at.
 #include "emulator/undefined.h"
 
 #include <cstdio>
@@ -224,6 +224,9 @@ void __ubsan_handle_nonnull_arg(ArgumentData* data) {
 void __ubsan_handle_nonnull_return_v1(PlaceData*, Location* at) {
   report(*at, "a function returns null, which it declares never to do");
 }
+// Looked up by a hash of the object's class before the call; of -fsanitize=vptr.
+Value __ubsan_vptr_type_cache[128];
+void __ubsan_handle_dynamic_type_cache_miss(void*, Value, Value) {}
 void __ubsan_handle_invalid_builtin(BuiltinData* data) {
   report(data->at, builtin_fault(data->kind));
 }

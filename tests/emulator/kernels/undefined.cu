@@ -132,6 +132,21 @@ KERNEL(lowest_bit) {
   p.out[threadIdx.x] = __builtin_ctz(static_cast<unsigned>(p.in[0]));  // here: lowest_bit
 }
 
+struct Scale {
+  virtual int of(int x) const { return 2 * x; }
+};
+struct Triple : Scale {
+  int of(int x) const override { return 3 * x; }
+};
+
+__attribute__((noinline)) int scaled(const Scale& scale, int x) {
+  return scale.of(x);
+}
+
+KERNEL(virtual_call) {
+  p.out[threadIdx.x] = scaled(Triple(), static_cast<int>(p.in[0]));
+}
+
 // Only thread 5 of block 1 goes wrong.
 KERNEL(one_thread) {
   int a = static_cast<int>(p.in[0]);
@@ -204,6 +219,10 @@ TWINS(null_argument, (null_argument, address(kNumbers)), 0)
 TWINS(null_result, (null_result, address(kNumbers)), 0)
 TWINS(lowest_bit, (lowest_bit, 8), 0)
 TWINS(one_thread, (one_thread, INT_MAX, 0, 0, dim3(2)), INT_MAX, 1, 0, dim3(2))
+
+CASE(virtual_call_twin) {
+  return run(virtual_call, 5);
+}
 
 int rows_of(int a, int b) {
   return a * b;  // here: host

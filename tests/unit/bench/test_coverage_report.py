@@ -37,6 +37,14 @@ def test_a_line_has_run_if_any_variant_ran_it(script: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "machinery"),
+    [("csrc/emulator/ptx/mma.h", True), ("csrc/runner/main.cpp", True), ("csrc/attention/swizzle.h", False)],
+)
+def test_kernels_and_what_runs_them_are_told_apart(script: ModuleType, path: str, machinery: bool) -> None:
+    assert script.is_machinery(script.FileCoverage(path, {1: True})) is machinery
+
+
+@pytest.mark.parametrize(
     ("lines", "text"),
     [
         ({1: True, 2: True}, ""),
