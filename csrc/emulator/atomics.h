@@ -72,15 +72,21 @@ inline T atomicCAS(T* address, spark::emulator::NotDeduced<T> compare, spark::em
                                         [=](T old) -> T { return old == compare ? value : old; });
 }
 
+// A watched grid runs on one host thread, and -fsanitize=thread takes no host fence.
+inline void spark_fence(bool device_scope) {
+  if constexpr (spark::emulator::kWatches) {
+    spark::emulator::note_fence(device_scope);
+  } else {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  }
+}
+
 inline void __threadfence_block() {
-  if constexpr (spark::emulator::kWatches) spark::emulator::note_fence(false);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  spark_fence(false);
 }
 inline void __threadfence() {
-  if constexpr (spark::emulator::kWatches) spark::emulator::note_fence(true);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  spark_fence(true);
 }
 inline void __threadfence_system() {
-  if constexpr (spark::emulator::kWatches) spark::emulator::note_fence(true);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  spark_fence(true);
 }

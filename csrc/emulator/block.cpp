@@ -41,6 +41,7 @@ void leave(Thread& self) {
   self.state = State::kExited;
   warp.exited |= 1u << self.lane;
   ++block.exited_count;
+  if (warp.exited == warp.existing) release_barriers_of(block, self.warp());
   switch_to_next(self);
 }
 
@@ -144,6 +145,7 @@ bool Block::reserve(int count) {
 void Block::run(uint3 block_index) {
   index = block_index;
   exited_count = 0;
+  exited_warps_threads = 0;
   idle_rounds = 0;
   error.clear();
   random = mix_bits(settings.seed ^ mix_bits(index.x + (static_cast<uint64_t>(index.y) << 32) + index.z * 0x10001ull));

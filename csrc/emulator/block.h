@@ -70,6 +70,7 @@ struct Warp {
 
 struct Barrier {
   int expected = 0;  // of the phase under way
+  bool all = false;  // without a count: all threads of the block but those of warps that have exited
   int arrived = 0;
   int predicates = 0;
   std::array<unsigned, kMaxWarps> waiting{};
@@ -98,6 +99,7 @@ struct Block {
   uint3 index;
   int thread_count;
   int exited_count;
+  int exited_warps_threads;  // of warps that have exited as a whole
   uint64_t random;
 
   std::unique_ptr<Thread[]> threads;
@@ -129,6 +131,9 @@ void switch_to_next(Thread& self);
 struct BlockFailure {
   std::string text;
 };
+
+// collectives.cpp: a whole warp has exited; barriers that only waited for it open.
+void release_barriers_of(Block& block, int warp);
 
 // report.cpp
 std::string describe_deadlock(const Block& block);

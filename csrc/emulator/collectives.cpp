@@ -113,11 +113,25 @@ void run_collective(const Collective& collective, unsigned mask, void* slot, Sit
   switch_to_next(self);
 }
 
+// PTX: exiting threads that alone hold up a barrier for all threads release it. The instruction is an aligned one, so
+// lanes that exit while others of their warp wait stay a fault.
+void release_barriers_of(Block& block, int warp) {
+  const int lanes = __builtin_popcount(block.warps[warp].existing);
+  block.exited_warps_threads += lanes;
+  for (int id = 0; id < kBarriers; ++id) {
+    Barrier& barrier = block.barriers[id];
+    if (barrier.arrived == 0 || !barrier.all) continue;
+    barrier.expected -= lanes;
+    if (barrier.arrived == barrier.expected) release(block, id);
+  }
+}
+
 int run_barrier(const BarrierCall& call, Site at) {
   Thread& self = running_thread();
   Block& block = *self.block;
   if (call.id < 0 || call.id >= kBarriers) fail(at, "barrier %d: ids are 0 to 15", call.id);
-  const int expected = call.threads == 0 ? block.thread_count : call.threads;
+  const bool all = call.threads == 0;
+  const int expected = all ? block.thread_count - block.exited_warps_threads : call.threads;
   if (call.threads % kLanes != 0) fail(at, "barrier %d: %d threads is no multiple of 32", call.id, call.threads);
   if (expected > block.thread_count) {
     fail(at, "barrier %d: %d threads, the block has %d", call.id, expected, block.thread_count);
@@ -126,6 +140,7 @@ int run_barrier(const BarrierCall& call, Site at) {
   const int warp = self.warp();
   if (barrier.arrived == 0) {
     barrier.expected = expected;
+    barrier.all = all;
   } else {
     check_barrier_joins(self, barrier, call, expected, at);
   }
