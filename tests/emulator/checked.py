@@ -6,21 +6,20 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from filelock import FileLock
 from programs import CACHE, INCLUDES, ROOT
 
+from sparkctl.build.sanitize import instrumentation, sanitizer_defines
+
 BROKEN = Path(__file__).resolve().parent / "broken"
-CHECKS = ("plain", "race", "memory", "undefined")
+Check = Literal["plain", "race", "memory", "undefined"]
+CHECKS: tuple[Check, ...] = ("plain", "race", "memory", "undefined")
 SCHEDULES = ("ascending", "descending", "random")
 COPIES = ("late", "early", "random")
 FLAGS = ("-DSPARK_EMULATOR=1", "-std=c++17", "-O1", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
 FLAGS += ("-Werror", "-Wno-unknown-pragmas")  # unroll
-_DEFINES = {check: (f"-DSPARK_SANITIZE_{check.upper()}=1",) for check in CHECKS[1:]} | {"plain": ()}
-_WATCH = ("-fsanitize=thread", "--param", "tsan-distinguish-volatile=1")
-# Of the program's own object; the emulator is not watched.
-_UNDEFINED = ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=vptr")  # of exceptions, on the host
-_INSTRUMENT = {"race": _WATCH, "memory": _WATCH, "undefined": _UNDEFINED}
 _TIMEOUT_S = 60
 
 
@@ -32,7 +31,7 @@ class Verdict:
     text: str
 
 
-def compile_checked(source: Path, check: str) -> Path:
+def compile_checked(source: Path, check: Check) -> Path:
     """The program with the emulator built for this check, kept in the temporary folder by a digest of its inputs."""
     folder = CACHE / _digest(source.parent, check)
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,13 +39,13 @@ def compile_checked(source: Path, check: str) -> Path:
     with FileLock(folder / "lock"):
         if program.exists():
             return program
-        common = ["g++", *FLAGS, *_DEFINES[check], *INCLUDES]
+        common = ["g++", *FLAGS, *_defines(check), *INCLUDES]
         # The emulator comes first: of an inline function that both have, the linker keeps the one that is not watched.
         built = {
             folder / f"emulator_{file.stem}.o": ["-c", str(file)]
             for file in sorted((ROOT / "csrc" / "emulator").glob("*.cpp"))
         }
-        built[folder / f"{source.stem}.o"] = [*_INSTRUMENT.get(check, ()), "-x", "c++", "-c", str(source)]
+        built[folder / f"{source.stem}.o"] = [*_instrumentation(check), "-x", "c++", "-c", str(source)]
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             list(pool.map(lambda item: _compile([*common, *item[1], "-o", str(item[0])]), built.items()))
         fresh = folder / f"{source.stem}.new"
@@ -99,13 +98,23 @@ def find_tag(tag: str) -> str:
     return line
 
 
+def _defines(check: Check) -> tuple[str, ...]:
+    sanitizer = None if check == "plain" else check
+    return tuple(f"-D{name}={value}" for name, value in sanitizer_defines(sanitizer).items())
+
+
+def _instrumentation(check: Check) -> tuple[str, ...]:
+    """Of the program's own object; the emulator is not watched."""
+    return instrumentation(None if check == "plain" else check)
+
+
 def _compile(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
-def _digest(sources: Path, check: str) -> str:
-    hashed = hashlib.sha256(repr((FLAGS, check, _DEFINES[check], _INSTRUMENT.get(check))).encode())
+def _digest(sources: Path, check: Check) -> str:
+    hashed = hashlib.sha256(repr((FLAGS, _defines(check), _instrumentation(check))).encode())
     folders = [ROOT / "csrc" / name for name in ("common", "ptx", "emulator", "program", "runner")] + [sources]
     for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
         hashed.update(str(path).encode())
