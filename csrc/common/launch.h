@@ -39,9 +39,11 @@ namespace spark {
 template <typename Kernel, typename... Args>
 Status launch_named(const char* text, Kernel kernel, const LaunchConfig& config, Args... args) {
   const auto call = [&] { kernel(args...); };
-  const emulator::Grid grid{
-      {text, static_cast<size_t>(kernel_name_length(text))}, config.grid, config.block, config.dynamic_smem,
-      config.dependent};
+  const emulator::Grid grid{{text, static_cast<size_t>(kernel_name_length(text))},
+                            config.grid,
+                            config.block,
+                            config.dynamic_smem,
+                            config.dependent};
   return emulator::run_grid(grid, [](const void* closure) { (*static_cast<const decltype(call)*>(closure))(); }, &call);
 }
 

@@ -23,8 +23,10 @@ void Progress::fence(int thread, bool device_scope) {
   Knowledge& known = self.known;
   const auto acquire = [&](const BlockClocks& from, bool everywhere) {
     for (const auto& [block, clocks] : from) {
-      if (block == block_) join(known.own, clocks);
-      else if (everywhere) join(known.others[block], clocks);
+      if (block == block_)
+        join(known.own, clocks);
+      else if (everywhere)
+        join(known.others[block], clocks);
     }
   };
   acquire(self.acquired.block, false);

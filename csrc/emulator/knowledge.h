@@ -23,8 +23,8 @@ inline void join(BlockClocks& into, const BlockClocks& from) {
 }
 
 struct Knowledge {
-  Clocks own;          // of the threads of the own block
-  BlockClocks others;  // only fences and atomics bring these
+  Clocks own;           // of the threads of the own block
+  BlockClocks others;   // only fences and atomics bring these
   bool waited = false;  // griddepcontrol.wait: the kernels ahead have ended
 };
 

@@ -76,7 +76,8 @@ Place place_of(const void* return_address) {
 Place place_of(Site site) {
   std::vector<Site>& table = sites();
   for (size_t i = table.size(); i-- > 0;) {
-    if (table[i].line == site.line && std::strcmp(table[i].file, site.file) == 0) return static_cast<Place>(i) | kIsSite;
+    if (table[i].line == site.line && std::strcmp(table[i].file, site.file) == 0)
+      return static_cast<Place>(i) | kIsSite;
   }
   table.push_back(site);
   return static_cast<Place>(table.size() - 1) | kIsSite;

@@ -64,8 +64,10 @@ void RaceCheck::barrier_completes(const Block& block, int barrier, const unsigne
 
 void RaceCheck::warp_synchronises(int warp, unsigned mask) {
   Knowledge together;
-  for (unsigned rest = mask; rest != 0; rest &= rest - 1) progress_.arrive(warp * kLanes + __builtin_ctz(rest), together);
-  for (unsigned rest = mask; rest != 0; rest &= rest - 1) progress_.leave(warp * kLanes + __builtin_ctz(rest), together);
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1)
+    progress_.arrive(warp * kLanes + __builtin_ctz(rest), together);
+  for (unsigned rest = mask; rest != 0; rest &= rest - 1)
+    progress_.leave(warp * kLanes + __builtin_ctz(rest), together);
 }
 
 template <typename Use>
@@ -108,8 +110,13 @@ void RaceCheck::visit_cell(Thread& thread, const Access& access, bool shared, Ce
   check(cell.write);
   for (const PastAccess& past : cell.since) check(past);
   const bool in_flight = access.kind == AccessKind::kCopyWrite;
-  const PastAccess now{launch_,      block_,      in_flight ? kNever : progress_.clock(thread.index),
-                       access.place, static_cast<uint16_t>(thread.index), access.kind, in_flight};
+  const PastAccess now{launch_,
+                       block_,
+                       in_flight ? kNever : progress_.clock(thread.index),
+                       access.place,
+                       static_cast<uint16_t>(thread.index),
+                       access.kind,
+                       in_flight};
   if (writes(access.kind) && !is_strong(access.kind)) {
     cell.write = now;
     cell.since.clear();

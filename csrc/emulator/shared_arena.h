@@ -35,9 +35,7 @@ class SharedArena {
   // The array beside a gap that was written to, or null.
   const char* overrun() const;
 
-  bool contains(const void* address) const {
-    return address >= base_ && address < base_ + kCapacity;
-  }
+  bool contains(const void* address) const { return address >= base_ && address < base_ + kCapacity; }
   // "byte 12 of 'k_smem'"
   std::string describe(const void* address) const;
 
