@@ -382,7 +382,7 @@ def test_the_largest_seed_reaches_the_emulator(run: Run, library: StandInLibrary
         (["-k", "(b1"], 2, "error: -k '(b1': a ')' is missing\nhint: write words with and, or, not and parentheses: 'causal and not large'\n"),
         (["attn_combin"], 2, "error: unknown kernel 'attn_combin'\nhint: did you mean 'attn_combine'?\n"),
         (["--backend", "cuda"], 3, "error: no CUDA device\nhint: sparkctl test --backend emulator runs the same cases on the CPU\n"),
-        (["--backend", "cuda", "--schedule", "random"], 2, "error: --schedule and --async-mode belong to the emulator\nhint: leave out --backend cuda\n"),
+        (["--backend", "cuda", "--schedule", "random"], 2, "error: --schedule, --async-mode and --sanitize are the emulator's\nhint: leave out --backend cuda\n"),
     ],
 )  # fmt: skip
 def test_errors_say_what_and_what_next(run: Run, words: list[str], code: int, message: str) -> None:

@@ -6,7 +6,9 @@ import ast
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,12 @@ def test_git_ignores_what_a_build_makes() -> None:
         "sparkctl/__pycache__/x.pyc",
     ]
     assert ignored(*artefacts) == artefacts
+
+
+def test_pytest_looks_into_every_folder_of_tests() -> None:
+    """Its default leaves out folders named `build`, and with them tests/unit/build."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    left_out = settings["tool"]["pytest"]["ini_options"]["norecursedirs"]
+    files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
+    hidden = [str(file) for file in files for part in file.parts[:-1] if any(fnmatch(part, p) for p in left_out)]
+    assert hidden == []
