@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -146,13 +146,15 @@ def parse_heads(text: str) -> Heads:
 
 
 def parse_list(text: str, parse: Callable[[str], _Item], *, option: str) -> tuple[_Item, ...]:
-    """A comma list through `parse`, duplicates removed in order; UsageError naming the option when empty."""
+    """A comma list through `parse`; UsageError naming the option when it is empty or has a value twice."""
     parts = [part for part in text.split(",") if part.strip()]
     if not parts:
         raise UsageError(f"{option} is empty", hint=f"a comma list, as in {option} 4k,16k")
-    return unique(parse(part) for part in parts)
-
-
-def unique(items: Iterable[_Item]) -> tuple[_Item, ...]:
-    """In order, each once."""
-    return tuple(dict.fromkeys(items))
+    items: dict[_Item, str] = {}
+    for part in map(str.strip, parts):
+        item = parse(part)
+        if item in items:
+            same = "" if items[item] == part else f", as {items[item]} too"
+            raise UsageError(f"{option}: {part} is written twice{same}", hint="each value once")
+        items[item] = part
+    return tuple(items)

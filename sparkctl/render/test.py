@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparkctl.render.console import plain_table
+from sparkctl.render.console import PIPE_WIDTH, plain_table
 from sparkctl.testing.results import VariantResult
 from sparkctl.workflows.rerun import repeat_command, rerun_command
 from sparkctl.workflows.test import SuiteReport
@@ -57,7 +57,7 @@ def show_report(console: Console, report: SuiteReport, *, by_variant: bool = Fal
     """The whole screen; `by_variant` gives each variant its row."""
     rows = kernel_rows(report.results)
     console.print(title(report), style="bold")
-    console.print(table_of(variant_rows(report.results) if by_variant else rows))
+    show_rows(console, variant_rows(report.results) if by_variant else rows)
     for text in closest_cases(rows):
         console.print(text)
     for row in rows:
@@ -80,6 +80,23 @@ def title(report: SuiteReport) -> str:
     by = ", the standalone runner" if report.options.runner else ""
     options = report.options
     return f"{plan.device}{by}, {plan.arch.name}, {options.profile}, {plan.grid} cases, seed {options.seed}"
+
+
+def show_rows(console: Console, rows: Iterable[KernelRow]) -> None:
+    """A table; where the screen is too narrow for one, a heading and a sentence for each row, broken between words."""
+    from rich.measure import Measurement
+    from rich.text import Text
+
+    rows = list(rows)
+    table = table_of(rows)
+    if Measurement.get(console, console.options.update(max_width=PIPE_WIDTH), table).maximum <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        console.print(Text(row.kernel, style="bold", overflow="fold"))
+        facts = f"{count(len(row.results), 'variant')}, {count(row.cases, 'case')}, {row.failed:,} failed, "
+        facts += f"{row.skipped} skipped, worst error {share(row.worst.worst)}"
+        console.print(Text(facts, style="bold red" if row.failed or row.worst.worst > 1 else "", overflow="fold"))
 
 
 def table_of(rows: Iterable[KernelRow]) -> RenderableType:

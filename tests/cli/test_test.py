@@ -135,6 +135,23 @@ closest to the limit of 1:
 """)
 
 
+@pytest.mark.parametrize("columns", [26, 40, 60])
+def test_a_narrow_screen_has_a_sentence_for_each_kernel_and_no_broken_word(
+    run: Run, outcomes: dict[str, Outcome], columns: int
+) -> None:
+    outcomes["attn_combine.bf16.d128 b1-q1-h1-s1-live"] = Outcome(1.5, 1, "wrong")
+    words = (*NAMED, "--head-dim", "128", "--dtype", "bf16", "-k", CHOSEN)
+    lines = run(*words, columns=columns).out.splitlines()
+    start = lines.index("attn_decode_split_kv")
+    shown = lines[start : lines.index("", start)]
+    assert all(len(line) <= columns for line in shown)
+    assert " ".join(shown) == (
+        "attn_decode_split_kv 1 variant, 1 case, 0 failed, 0 skipped, worst error 0.25 "
+        "attn_decode_split_kv_mma 4 variants, 4 cases, 0 failed, 0 skipped, worst error 0.25 "
+        "attn_combine 1 variant, 1 case, 1 failed, 0 skipped, worst error 1.50"
+    )
+
+
 def test_a_failure_shows_place_values_and_the_command_that_reruns_it(run: Run, outcomes: dict[str, Outcome]) -> None:
     case = "large_logits-b1-kv150-h2-g4-q1-s3-large-lse"
     outcomes[f"attn_decode_split_kv_mma.bf16.d128.s4 {case}"] = Outcome(83.4, 2, WRONG)

@@ -55,8 +55,18 @@ def test_heads_that_cannot_be_shared_are_refused(text: str) -> None:
         parse_heads(text)
 
 
-def test_a_list_keeps_its_order_and_drops_repeats() -> None:
-    assert parse_list("16k,4k,16384", parse_size, option="--seq") == (16384, 4096)
+def test_a_list_keeps_its_order() -> None:
+    assert parse_list("16k, 4k,", parse_size, option="--seq") == (16384, 4096)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("4k,16k,4k", "--seq: 4k is written twice"), ("16k,4k, 16384", "--seq: 16384 is written twice, as 16k too")],
+)
+def test_a_value_that_is_written_twice_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_list(text, parse_size, option="--seq")
+    assert caught.value.message == message
 
 
 def test_an_empty_list_names_its_option() -> None:
