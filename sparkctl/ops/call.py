@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from sparkctl.ops.plan import (
     plan_decode,
     serves,
 )
+from sparkctl.ops.plan_cache import remembered
 from sparkctl.ops.workspace import Workspace, allocate_workspace
 from sparkctl.runtime import BuiltVariant, Library
 
@@ -218,7 +220,8 @@ def choose_call(
     library = choose_library("q", q, backend, library, forced=variant is not None or kernel != "auto")
     if library is None:
         return None
-    call = plan_call(
+    plan = functools.partial(
+        plan_call,
         library,
         shape,
         family=family,
@@ -226,8 +229,9 @@ def choose_call(
         variant=variant,
         num_splits=num_splits,
         device_sm_count=sm_count(str(q.device)),
-        flags=flags,
     )
+    request = (shape, family, kernel, variant, num_splits, q.device)
+    call = plan(flags=flags) if flags else remembered(library, request, os.environ, plan)
     if call is not None:
         return call
     candidates = [v for v in library.manifest.variants if serves(v, family) and kernel in ("auto", v.kernel)]

@@ -86,7 +86,8 @@ def decode(
         mask=mask,
         sinks=sinks,
     )
-    shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
+    if window is not None:
+        shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
     call = choose_call(q, shape, "decode", kernel, variant, backend, library, num_splits, workspace, flags)
     tensors = (("q", q), ("k", k), ("v", v), ("kv_lens", kv_lens), ("mask", mask), ("sinks", sinks))
     check_memory(tensors, out, lse, workspace)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sparkctl.errors import SparkctlError
+from sparkctl.registry.suggest import did_you_mean
 from sparkctl.registry.values import ENVIRONMENT_PREFIX, canonical_text
 from sparkctl.runtime.manifest import BuiltVariant, Manifest, RuntimeFlag
 
@@ -37,9 +40,10 @@ def runtime_flags(
 ) -> FlagSettings:
     """The settings of every kernel, weakest first: what the library was built with, `environ`, `api`.
 
-    Reads `environ` anew each time. Raises ValueError for a name that is no run-time flag of the library and for a value
-    that the flag does not take.
+    Reads `environ` anew each time. Raises ValueError for a name in `api` that is no run-time flag of the library, for
+    one in `environ` that is no flag at all, and for a value that the flag does not take.
     """
+    check_names(manifest, environ)
     known = {flag.name: flag for flag in manifest.runtime_flags}
     for name in api or {}:
         if name not in known:
@@ -50,6 +54,36 @@ def runtime_flags(
         for kernel, value in flag.kernels.items():
             settings.setdefault(kernel, []).append(given or FlagSetting(flag.name, value, "the registry"))
     return settings
+
+
+def given_texts(manifest: Manifest, environ: Mapping[str, str]) -> tuple[str | None, ...]:
+    """What `environ` says of each run-time flag of a library, as it is written there: all that a plan takes from it."""
+    return tuple(_text_of(flag, environ)[1] for flag in manifest.runtime_flags)
+
+
+def check_names(manifest: Manifest, environ: Mapping[str, str]) -> None:
+    """ValueError for a SPARKCTL_FLAG_<NAME> that names no flag: none of the library's, and none of flags.yaml."""
+    known = {flag.name.upper() for flag in manifest.runtime_flags}
+    for variable in environ:
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).upper()
+        if name in known or name in _registered_names():  # of other kinds too, which the compiler reads
+            continue
+        spelled = [ENVIRONMENT_PREFIX + other for other in sorted({*known, *_registered_names()})]
+        hint = did_you_mean(variable, spelled) or "sparkctl flags lists them"
+        raise ValueError(f"{variable} in the environment names no flag: {hint}")
+
+
+@functools.cache
+def _registered_names() -> frozenset[str]:
+    """The flags of the flags.yaml at hand, in capitals; none where there is no readable one."""
+    from sparkctl.registry.load import REGISTRY_NAME, find_project, load_registry
+
+    try:
+        return frozenset(name.upper() for name in load_registry(find_project() / REGISTRY_NAME).flags)
+    except SparkctlError:
+        return frozenset()
 
 
 def allowed_by_flags(variants: Iterable[BuiltVariant], settings: FlagSettings) -> list[BuiltVariant]:
@@ -74,11 +108,17 @@ def _allows(setting: FlagSetting, variant: BuiltVariant) -> bool:
 def _given(flag: RuntimeFlag, environ: Mapping[str, str], api: Mapping[str, FlagValue]) -> FlagSetting | None:
     if flag.name in api:
         return FlagSetting(flag.name, _canonical(flag, api[flag.name], f"flags[{flag.name!r}]"), "the call")
+    variable, text = _text_of(flag, environ)
+    return None if text is None else FlagSetting(flag.name, _canonical(flag, text, variable), "the environment")
+
+
+def _text_of(flag: RuntimeFlag, environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """The variable that sets a flag, and its value; None where none does."""
     for spelled in dict.fromkeys((flag.name.upper(), flag.name, flag.name.lower())):
         text = environ.get(ENVIRONMENT_PREFIX + spelled)
         if text is not None:
-            return FlagSetting(flag.name, _canonical(flag, text, ENVIRONMENT_PREFIX + spelled), "the environment")
-    return None
+            return ENVIRONMENT_PREFIX + spelled, text
+    return "", None
 
 
 def _canonical(flag: RuntimeFlag, value: FlagValue, where: str) -> str:

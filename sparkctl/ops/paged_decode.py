@@ -74,7 +74,8 @@ def paged_decode(
         mask=mask,
         sinks=sinks,
     )
-    shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
+    if window is not None:
+        shape = replace(shape, kv_len=visible_length(shape.kv_len, shape.qo_len, window))
     call = choose_call(q, shape, "paged_decode", kernel, variant, backend, library, num_splits, workspace, flags)
     cache = (("k_pages", k_pages), ("v_pages", v_pages), ("page_table", page_table), ("kv_lens", kv_lens))
     check_memory((("q", q), *cache, ("mask", mask), ("sinks", sinks)), out, lse, workspace)

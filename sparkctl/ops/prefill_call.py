@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkctl.ops.call import OperatorBackend, choose_library, no_variant, refuse_or_say, variant_ranges
+from sparkctl.ops.flags import check_names
 from sparkctl.ops.options import AttentionOptions
 from sparkctl.ops.plan import accepted
+from sparkctl.ops.plan_cache import remembered
 from sparkctl.ops.prefill_plan import (
     MMA_KERNEL,
     PREFILL_KERNELS,
@@ -84,6 +88,11 @@ def _forced_variant(library: Library, shape: PrefillShape, kernel: str, variant:
     return chosen
 
 
+def _plan_in_environment(library: Library, shape: PrefillShape, kernel: str, variant: str | None) -> PrefillCall | None:
+    check_names(library.manifest, os.environ)  # no flag reaches prefill, but a misspelled one is told
+    return plan_prefill_call(library, shape, kernel=kernel, variant=variant)
+
+
 def choose_prefill_call(
     q: torch.Tensor,
     shape: PrefillShape,
@@ -101,7 +110,8 @@ def choose_prefill_call(
     library = choose_library("q", q, backend, library, forced=of_a_library)
     if library is None:
         return None
-    call = plan_prefill_call(library, shape, kernel=kernel, variant=variant)
+    plan = functools.partial(_plan_in_environment, library, shape, kernel, variant)
+    call = remembered(library, (shape, kernel, variant), os.environ, plan)
     if call is None:
         candidates = [
             v

@@ -241,6 +241,19 @@ def test_slices_of_one_tensor_are_no_overlap(small_library: Library) -> None:
     assert torch.equal(ops.decode(q, k, v, out=out, library=small_library), expected)
 
 
+@pytest.mark.parametrize("operator", ATTENTION)
+def test_a_misspelled_flag_in_the_environment_is_an_error_of_the_call(
+    small_library: Library, operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, inputs = getattr(ops, operator), INPUTS[operator]()
+    if operator != "prefill":  # of which no kernel is built here
+        call(**inputs, library=small_library)
+    monkeypatch.setenv("SPARKCTL_FLAG_FAPIP", "0")
+    with pytest.raises(ValueError, match="SPARKCTL_FLAG_FAPIP in the environment names no flag: did you mean"):
+        call(**inputs, library=small_library)
+    call(**inputs)  # plain torch reads no flags
+
+
 @pytest.mark.parametrize("state", [0, 2])
 def test_states_may_be_merged_in_place(state: int) -> None:
     generator = torch.Generator().manual_seed(4)

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from sparkctl import ops
-from sparkctl.ops import plan_call
+from sparkctl.ops import plan_cache, plan_call
 from sparkctl.ops.flags import FlagSetting, allowed_by_flags, describe_flags, runtime_flags
 from sparkctl.ops.plan import DecodeShape
+from sparkctl.ops.plan_cache import MOST, remembered
 from sparkctl.runtime import BuiltVariant, Library, Manifest, RuntimeFlag
 
 AXES: dict[str, int | str] = {"dtype": "bf16", "head_dim": 64}
@@ -85,6 +86,49 @@ def test_what_no_flag_takes_is_an_error_that_names_it(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         runtime_flags(MANIFEST, environ, api)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("SPARKCTL_FLAG_FAPIP", "did you mean 'SPARKCTL_FLAG_FAPIPE'?"),
+        ("SPARKCTL_FLAG_fapipe_", "did you mean 'SPARKCTL_FLAG_FAPIPE'?"),
+        ("SPARKCTL_FLAG_", ""),
+    ],
+)
+def test_a_name_in_the_environment_that_is_no_flag_is_an_error(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        runtime_flags(MANIFEST, {"HOME": "/", name: "0"})
+    assert str(caught.value).startswith(f"{name} in the environment names no flag: {hint}")
+
+
+def test_flags_that_a_compiler_reads_are_names_too() -> None:
+    from sparkctl.registry import find_project, load_registry
+
+    compiled = [
+        name for name, flag in load_registry(find_project() / "flags.yaml").flags.items() if flag.kind != "runtime"
+    ]
+    assert compiled
+    environ = {f"SPARKCTL_FLAG_{name.upper()}": "whatever" for name in compiled}
+    assert runtime_flags(MANIFEST, environ) == runtime_flags(MANIFEST, {})
+
+
+def test_a_plan_is_made_once_for_each_state_of_the_environment() -> None:
+    library, made = library_of(1, 2), []
+
+    def plan() -> int:
+        made.append(len(made))
+        return made[-1]
+
+    on = {"SPARKCTL_FLAG_FAPIPE": "1"}
+    off = {"SPARKCTL_FLAG_FAPIPE": "0"}
+    states = [on, on, off, on, {}, {"SPARKCTL_FLAG_FAPIP": "1", **on}, {"SPARKCTL_FLAG_fapipe": "1"}]
+    assert [remembered(library, "a", environ, plan) for environ in states] == [0, 0, 1, 0, 2, 3, 0]
+    assert remembered(library, "b", on, plan) == 4
+    assert remembered(library_of(1, 2), "a", on, plan) == 5
+    for size in range(2 * MOST):
+        remembered(library, size, on, lambda: None)
+    assert len(plan_cache._made) <= MOST
 
 
 def test_a_plan_says_which_flags_it_heeded_and_who_set_them() -> None:
