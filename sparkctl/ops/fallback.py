@@ -111,9 +111,8 @@ def combine_torch(
     empty = part_sum == 0
     top = part_max.masked_fill(empty, float("-inf")).amax(-1)
     if sinks is not None:
-        sinks_log2 = (sinks * LOG2_E).clamp(
-            max=torch.finfo(torch.float32).max
-        )  # the product of a large one is infinite
+        # the product of a large one is infinite
+        sinks_log2 = (sinks * LOG2_E).clamp(max=torch.finfo(torch.float32).max)
         top = torch.maximum(top, sinks_log2)
     shift = top.masked_fill(top == float("-inf"), 0.0)
     weights = torch.exp2(part_max - shift[..., None]).masked_fill(empty, 0.0)
