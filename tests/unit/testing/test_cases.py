@@ -237,7 +237,8 @@ def test_every_fault_has_its_named_case_for_every_decode_kernel():
 
 def test_the_table_of_named_cases_holds_every_label_of_decode_and_no_other():
     text = (find_project(None) / "docs" / "testing.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[a-z0-9_`, ]+`) \|", text, flags=re.MULTILINE)
+    section = text.partition("\n## The cases\n")[2].partition("\n## ")[0]  # other tables name families
+    rows = re.findall(r"^\| (`[a-z0-9_`, ]+`) \|", section, flags=re.MULTILINE)
     table = {name for row in rows for name in re.findall(r"`([a-z0-9_]+)`", row)}
     cases = [case for of_kernel in CASES.values() for case in of_kernel("quick")]
     labels = {case.label for case in cases if isinstance(case, DecodeCase) and case.label}
