@@ -19,12 +19,17 @@ def program_among(patterns: Sequence[str]) -> Path | None:
     """The file that is named where kernels are. UsageError where it is not named alone."""
     from sparkctl.build.program import SUFFIXES
 
-    files = [pattern for pattern in patterns if pattern.endswith(SUFFIXES)]
+    files = [pattern for pattern in patterns if pattern.endswith(SUFFIXES) or is_path(pattern)]
     if not files:
         return None
     if len(patterns) > 1:
         raise UsageError(f"{files[0]}: a program is tested by itself", hint=f"sparkctl test {files[0]}")
     return Path(files[0])
+
+
+def is_path(pattern: str) -> bool:
+    """What no kernel's name or glob can be."""
+    return "/" in pattern or pattern in (".", "..")
 
 
 def refuse_options(program: Path, given: Mapping[str, object]) -> None:

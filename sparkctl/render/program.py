@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.workflows.program import ProgramReport
@@ -18,6 +19,8 @@ def show_program(console: Console, report: ProgramReport) -> None:
         console.print(line, style="red" if line.startswith(FAULT) else "", markup=False, highlight=False)
     if report.left_out:
         console.print(f"and {report.left_out:,} more lines")
+    if report.returncode == -signal.SIGSEGV and report.options.sanitizer != "memory":
+        console.print("--sanitize memory names the access, if it is a kernel's")
     how = "passed" if report.passed else f"failed: {report.ending}"
     console.print(f"{report.options.path.name}, {title(report)}: {how}", style="green" if report.passed else "bold red")
 

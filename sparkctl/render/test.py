@@ -79,7 +79,8 @@ def title(report: SuiteReport) -> str:
     plan = report.plan
     by = ", the standalone runner" if report.options.runner else ""
     options = report.options
-    return f"{plan.device}{by}, {plan.arch.name}, {options.profile}, {plan.grid} cases, seed {options.seed}"
+    check = f", {options.sanitizer} check" if options.sanitizer else ""
+    return f"{plan.device}{by}, {plan.arch.name}, {options.profile}{check}, {plan.grid} cases, seed {options.seed}"
 
 
 def show_rows(console: Console, rows: Iterable[KernelRow]) -> None:
@@ -168,6 +169,7 @@ def report_json(report: SuiteReport) -> dict[str, Any]:
         "device": report.plan.device,
         "arch": report.plan.arch.name,
         "profile": report.options.profile,
+        "sanitize": report.options.sanitizer,
         "grid": report.plan.grid,
         "seed": report.options.seed,
         "repeat": report.options.repeat,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,13 @@ class ProgramReport:
     def ending(self) -> str:
         """`exit code 1`, or the signal that ended it."""
         code = self.returncode
-        return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+        return f"exit code {code}" if code >= 0 else f"killed by signal {-code}{_signal_name(-code)}"
+
+
+def _signal_name(number: int) -> str:
+    """` (SIGSEGV)`; nothing for a number without a name, as real-time signals are."""
+    names = {each.value: each.name for each in signal.Signals}
+    return f" ({names[number]})" if number in names else ""
 
 
 def run_program(

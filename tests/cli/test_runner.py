@@ -116,7 +116,7 @@ def test_cases_for_a_gpu_are_exported_without_one(call: Call, tmp_path: Path) ->
     [
         (("--export", ""), "error: --export names no folder\nhint: write it as --export cases/\n"),
         (("--export", __file__), f"error: --export {__file__}: not a folder\nhint: name a folder, or one to be made\n"),
-        (("--export", "x", "--runner"), "error: --export runs nothing\nhint: leave out --runner and --junit\n"),
+        (("--export", "x", "--runner"), "error: --export runs nothing\nhint: leave out --runner, --sanitize and --junit\n"),
         (("--export", "x", "-k", "nope"), "error: no case is selected by -k 'nope'\nhint: the ids to choose from: sparkctl list attn_combine.bf16.d64 --cases\n"),
     ],
 )  # fmt: skip
@@ -145,6 +145,13 @@ def test_the_runner_reports_through_the_same_table(call: Call, tmp_path: Path) -
     data = json.loads(call(*words, "--json").stdout)
     assert [v["launches"] for v in data["variants"]] == [8, 30]
     assert "--runner" in data["command"]
+
+
+def test_a_check_is_named_in_the_title_and_in_what_repeats_the_run(call: Call) -> None:
+    words = ("test", "stream_read.u2", "-k", "bytes112", "--sanitize", "race")
+    assert call(*words).stdout.splitlines()[0] == "the emulator, sm_90, release, race check, quick cases, seed 0"
+    data = json.loads(call(*words, "--json").stdout)
+    assert (data["sanitize"], data["command"]) == ("race", "sparkctl test stream_read.u2 -k bytes112 --sanitize race")
 
 
 def test_a_dry_run_prints_the_runners_own_commands(tmp_path: Path) -> None:

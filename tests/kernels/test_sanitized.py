@@ -1,4 +1,4 @@
-"""The kernels are clean under the checks of `--sanitize`, and each check finds a fault that is planted in one of them."""
+"""The kernels are clean under the checks of `--sanitize`, and each check finds the faults that are planted in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REGISTRY = load_registry(ROOT / "flags.yaml")
 SANITIZERS: tuple[Sanitizer, ...] = get_args(Sanitizer)
 
-# Every kernel, every way to load its tiles; few pairs of dtype and head_dim, as each pair of a decode needs its combine.
+# Every kernel, every way to load its tiles; few pairs of dtype and head_dim: each pair of a decode needs its combine.
 CHOSEN = (
     "attn_decode_split_kv.fp16.d96",
     "attn_decode_split_kv_mma.bf16.d192.s1.kv32",
@@ -150,13 +150,7 @@ PLANTED = {
     "a stage is refilled under the warps that read it": Planted(
         "race",
         "attention/split_gqa.cuh",
-        (
-            (
-                "      __syncthreads();  // the tile is written, and all warps have read the one before it, whose stage "
-                "is refilled next\n",
-                "",
-            ),
-        ),
+        (("__syncthreads();  // the tile is written, and all warps", "//"),),
         "fa_split_gqa.bf16.d64",
         "odd_group and g9",
         ("of 'kv_smem', which thread", "by cp.async", "no barrier orders the two"),
