@@ -233,7 +233,7 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     __syncwarp();  // all lanes have read V before its stage is refilled
     copy_tile(v_smem, v_gmem, p.v_stride, tile + STAGES, current);
   }
-  ptx::cp_async_wait_group<0>();
+  // No copy is under way: the groups behind the last tile are empty.
   __syncthreads();  // every warp has read its tiles: their memory now holds the states
   float* acc_smem = reinterpret_cast<float*>(kv_smem);
   publish_state<HEAD_DIM>(state, acc_smem, max_smem, sum_smem);

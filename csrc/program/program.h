@@ -16,6 +16,14 @@
 
 namespace spark::program {
 
+#ifdef SPARK_RUNNER_SHARED_LIMIT
+// A block has the shared memory of the arch that was asked for.
+inline const bool is_limited = [] {
+  runner::emulation::limit_shared_memory();
+  return true;
+}();
+#endif
+
 enum class Use { input, output, in_out };
 
 // Memory that a kernel reads and writes. Outputs are poison (0xFF bytes) until it writes them.

@@ -13,7 +13,7 @@ from sparkctl.build.commands import cuda_command, host_command, link_command
 from sparkctl.build.model import BuildPlan, Edge, Link
 from sparkctl.build.ninja_text import LINK_NAME
 from sparkctl.build.paths import Paths, path_text, plan_paths, tvm_folder, tvm_include_dirs
-from sparkctl.build.program import program_defines, program_folder_suffix, program_link
+from sparkctl.build.program import program_folder_suffix, program_link
 from sparkctl.build.sanitize import Sanitizer, instrumentation, sanitizer_defines
 from sparkctl.build.standalone import require_runner_sources, runner_defines, runner_link
 from sparkctl.errors import UsageError
@@ -223,7 +223,8 @@ def _support_edges(setting: _Setting) -> Iterator[Edge]:
     if setting.program:
         source, output = path_text(setting.program, root), f"{setting.objects}/program/{setting.program.stem}.o"
         options = (*options, *instrumentation(setting.sanitizer))
-        argv = _host_argv(setting, source, output, options, {**common, **program_defines(setting.arch)}, ())
+        defines = {**common, **runner_defines(setting.arch, setting.backend)}
+        argv = _host_argv(setting, source, output, options, defines, ())
         yield Edge(f"program/{setting.program.stem}", None, source, output, None, argv)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 
-from sparkctl.arch import Arch, limits_for
 from sparkctl.build.commands import runner_link_command
 from sparkctl.build.model import Link
 from sparkctl.build.paths import Paths, path_text
@@ -29,15 +27,6 @@ def require_program(path: Path) -> Path:
 def program_folder_suffix(path: Path) -> str:
     """`-my_kernel-1a2b3c4d`: files of one name in different folders have a build folder each."""
     return f"-{path.stem}-{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
-
-
-def program_defines(arch: Arch) -> Mapping[str, str]:
-    """The emulator gives a block the shared memory that it has on the arch."""
-    limits = limits_for(arch)
-    return {
-        "SPARK_RUNNER_SHARED_LIMIT": str(limits.smem_per_block_optin),
-        "SPARK_RUNNER_STATIC_SHARED_LIMIT": str(limits.smem_per_block_static),
-    }
 
 
 def program_link(toolchain: Toolchain, paths: Paths, folder: Path, program: Path) -> Link:
