@@ -13,6 +13,7 @@ struct LaunchConfig {
   size_t dynamic_smem = 0;
   void* stream = nullptr;  // cudaStream_t
   bool dependent = false;  // may start before the kernel ahead of it ends; below sm_90 this has no effect
+  dim3 cluster = 1;        // blocks that share their shared memory, at most 8; the grid is a multiple; sm_90 and up
 };
 
 // The length of the first argument in the text of SPARK_LAUNCH's arguments: up to the first comma outside <> and ().
@@ -43,7 +44,8 @@ Status launch_named(const char* text, Kernel kernel, const LaunchConfig& config,
                             config.grid,
                             config.block,
                             config.dynamic_smem,
-                            config.dependent};
+                            config.dependent,
+                            config.cluster};
   return emulator::run_grid(grid, [](const void* closure) { (*static_cast<const decltype(call)*>(closure))(); }, &call);
 }
 
@@ -78,7 +80,8 @@ inline cudaError_t allow_dynamic_smem(const void* kernel, size_t bytes) {
   return code;
 }
 
-inline bool supports_dependent_launch() {
+// Dependent launch and clusters came with it.
+inline bool is_sm_90_or_later() {
   int device = 0, major = 0;
   return cudaGetDevice(&device) == cudaSuccess &&
          cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major >= 9;
@@ -102,12 +105,24 @@ Status launch_named(const char* text, Kernel kernel, const LaunchConfig& config,
   launch.blockDim = config.block;
   launch.dynamicSmemBytes = config.dynamic_smem;
   launch.stream = static_cast<cudaStream_t>(config.stream);
-  cudaLaunchAttribute attribute = {};
-  if (config.dependent && detail::supports_dependent_launch()) {
+  cudaLaunchAttribute attributes[2] = {};
+  launch.attrs = attributes;
+  if (config.dependent && detail::is_sm_90_or_later()) {
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
-    launch.attrs = &attribute;
-    launch.numAttrs = 1;
+  }
+  const dim3 cluster = config.cluster;
+  if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1) {
+    if (!detail::is_sm_90_or_later()) {
+      return error("%.*s: cluster is (%u,%u,%u), accepted below sm_90 is (1,1,1)", kernel_name_length(text), text,
+                   cluster.x, cluster.y, cluster.z);
+    }
+    cudaLaunchAttribute& attribute = attributes[launch.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster.x;
+    attribute.val.clusterDim.y = cluster.y;
+    attribute.val.clusterDim.z = cluster.z;
   }
   const cudaError_t code = cudaLaunchKernelEx(&launch, kernel, args...);
   if (code != cudaSuccess) cudaGetLastError();

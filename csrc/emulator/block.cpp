@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "emulator/watch.h"
+#include "emulator/cluster.h"
 
 namespace spark::emulator {
 
@@ -14,17 +14,9 @@ __thread ThreadView* current_thread __attribute__((tls_model("initial-exec"))) =
 
 namespace {
 
-constexpr int kMaxIdleRounds = 1 << 20;  // giving way with nobody else to run: seconds
-
 int nth_set_bit(unsigned bits, unsigned n) {
   while (n-- > 0) bits &= bits - 1;
   return __builtin_ctz(bits);
-}
-
-int pick_bit(unsigned bits, int schedule, uint64_t& random) {
-  if (schedule == SPARK_EMULATOR_ASCENDING) return __builtin_ctz(bits);
-  if (schedule == SPARK_EMULATOR_DESCENDING) return 31 - __builtin_clz(bits);
-  return nth_set_bit(bits, static_cast<unsigned>(next_random(random) >> 33) % __builtin_popcount(bits));
 }
 
 // The end of a thread: a collective that waits for it can never complete.
@@ -42,6 +34,7 @@ void leave(Thread& self) {
   warp.exited |= 1u << self.lane;
   ++block.exited_count;
   if (warp.exited == warp.existing) release_barriers_of(block, self.warp());
+  block.cluster->thread_exits(self);
   switch_to_next(self);
 }
 
@@ -58,8 +51,8 @@ void thread_main() {
   } catch (...) {
     block.error = block_prefix(block) + "thread " + std::to_string(self.index) + ": exception";
   }
-  // The block has failed; its other fibers are left where they wait.
-  switch_context(self.context, block.home);
+  // The block has failed; the other fibers are left where they wait.
+  switch_context(self.context, block.cluster->home);
   __builtin_unreachable();
 }
 
@@ -79,6 +72,7 @@ void start_thread(Block& block, int index) {
   thread.block = &block;
   thread.index = index;
   thread.state = State::kReady;
+  thread.in_cluster_phase = false;
   thread.copies.pending.clear();
   thread.copies.committed = 0;
   thread.copies.issued = 0;
@@ -99,7 +93,23 @@ void start_warps(Block& block) {
   }
 }
 
+// Goes home where no thread is left. Not inlined: the caller is the path that has to be short.
+__attribute__((noinline)) Block& choose_block(Thread& self) {
+  Cluster& cluster = *self.block->cluster;
+  Block* block = cluster.next_block();
+  if (block != nullptr) return *block;
+  if (cluster.live == 0) switch_context(self.context, cluster.home);
+  cluster.wake_those_that_gave_way();
+  return *cluster.next_block();
+}
+
 }  // namespace
+
+int pick_bit(unsigned bits, int schedule, uint64_t& random) {
+  if (schedule == SPARK_EMULATOR_ASCENDING) return __builtin_ctz(bits);
+  if (schedule == SPARK_EMULATOR_DESCENDING) return 31 - __builtin_clz(bits);
+  return nth_set_bit(bits, static_cast<unsigned>(next_random(random) >> 33) % __builtin_popcount(bits));
+}
 
 void ReadySet::clear() {
   warps_ = 0;
@@ -142,11 +152,10 @@ bool Block::reserve(int count) {
   return true;
 }
 
-void Block::run(uint3 block_index) {
+void Block::start(uint3 block_index) {
   index = block_index;
   exited_count = 0;
   exited_warps_threads = 0;
-  idle_rounds = 0;
   error.clear();
   random = mix_bits(settings.seed ^ mix_bits(index.x + (static_cast<uint64_t>(index.y) << 32) + index.z * 0x10001ull));
   shared.reset(grid->dynamic_smem);
@@ -155,35 +164,12 @@ void Block::run(uint3 block_index) {
   gave_way.clear();
   start_warps(*this);
   for (int i = 0; i < thread_count; ++i) start_thread(*this, i);
-  if constexpr (kWatches) watch::block_begins(*this);
-
-  Thread& first = threads[ready.take(settings.schedule, random)];
-  current_thread = &first;
-  switch_context(home, first.context);
-  current_thread = nullptr;
-
-  if (!error.empty()) return;
-  if (const char* name = shared.overrun()) {
-    error = block_prefix(*this) + "write outside shared array '" + name + "'";
-  }
 }
 
 void switch_to_next(Thread& self) {
-  Block& block = *self.block;
-  if (block.ready.empty()) {
-    if (!block.gave_way.empty()) {
-      if (++block.idle_rounds > kMaxIdleRounds) {
-        throw BlockFailure{block_prefix(block) +
-                           "threads spin for ever on something no other thread of the block does"};
-      }
-      block.ready.swap(block.gave_way);
-    } else if (block.exited_count == block.thread_count) {
-      switch_context(self.context, block.home);
-    } else {
-      throw BlockFailure{describe_deadlock(block)};
-    }
-  }
-  Thread& next = block.threads[block.ready.take(block.settings.schedule, block.random)];
+  Block* block = self.block;
+  if (!block->alone || block->ready.empty()) block = &choose_block(self);
+  Thread& next = block->threads[block->ready.take(block->settings.schedule, block->random)];
   next.state = State::kReady;
   next.spins = 0;
   if (&next == &self) return;

@@ -33,7 +33,7 @@ struct AsyncQueue {
   uint32_t issued = 0;
 };
 
-enum class State : uint8_t { kReady, kInCollective, kAtBarrier, kExited };
+enum class State : uint8_t { kReady, kInCollective, kAtBarrier, kAtClusterBarrier, kExited };
 
 struct Thread : ThreadView {
   Context context;
@@ -46,6 +46,8 @@ struct Thread : ThreadView {
   unsigned wait_mask;    // of a collective
   int barrier;
   int barrier_result;
+  bool in_cluster_phase;   // has arrived at barrier.cluster and not waited
+  uint32_t cluster_phase;  // the one it arrived in
   Site wait_site;
   AsyncQueue copies;
 
@@ -91,7 +93,12 @@ class ReadySet {
   std::array<unsigned, kMaxWarps> lanes_{};
 };
 
+struct Cluster;
+
 struct Block {
+  Cluster* cluster;
+  int rank;    // in the cluster
+  bool alone;  // in it
   const Grid* grid;
   void (*call)(const void*);
   const void* closure;
@@ -109,22 +116,22 @@ struct Block {
   std::array<Barrier, kBarriers> barriers;
   ReadySet ready;
   ReadySet gave_way;
-  int idle_rounds;
   SharedArena shared;
-  Context home;       // of the worker, resumed when the block ends
   std::string error;  // empty while all is well
 
   // False, with `error` set, when memory for its stacks cannot be had.
   bool reserve(int thread_count);
-  // Runs one block to its end or its error.
-  void run(uint3 block_index);
+  // Makes every thread ready to run from its start.
+  void start(uint3 block_index);
+  bool has_exited() const { return exited_count == thread_count; }
 };
 
 inline Thread& running_thread() {
   return *static_cast<Thread*>(current_thread);
 }
 
-// Switches to the next ready thread; the caller has put itself into the ready set or noted what it waits for.
+// Switches to the next ready thread of the cluster; the caller has put itself into the ready set or noted what it waits
+// for.
 void switch_to_next(Thread& self);
 
 // Thrown through a failing thread's frames, caught where its fiber began.
@@ -136,10 +143,11 @@ struct BlockFailure {
 void release_barriers_of(Block& block, int warp);
 
 // report.cpp
-std::string describe_deadlock(const Block& block);
+std::string describe_deadlock(const Cluster& cluster);
 std::string describe_lanes(unsigned mask);
 std::string describe(Site site);
 std::string block_prefix(const Block& block);
+std::string block_name(const Block& block);  // "block (1,0,0)"
 
 // Next value of a xorshift sequence whose state is never 0.
 inline uint64_t next_random(uint64_t& state) {
@@ -149,5 +157,7 @@ inline uint64_t next_random(uint64_t& state) {
 }
 
 uint64_t mix_bits(uint64_t x);  // a well-spread, never zero seed
+
+int pick_bit(unsigned bits, int schedule, uint64_t& random);  // the next of the set ones
 
 }  // namespace spark::emulator

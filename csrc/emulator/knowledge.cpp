@@ -18,6 +18,20 @@ void Progress::arrive(int thread, Knowledge& phase) {
   ++known.own[thread];
 }
 
+void Progress::arrive_across(int thread, Knowledge& phase) {
+  Knowledge& known = threads_[thread].known;
+  join(phase.others, known.others);
+  join(phase.others[block_], known.own);
+  phase.waited = phase.waited || known.waited;
+  ++known.own[thread];
+}
+
+void Progress::leave_across(int thread, const Knowledge& phase) {
+  Knowledge& known = threads_[thread].known;
+  for (const auto& [block, clocks] : phase.others) join(block == block_ ? known.own : known.others[block], clocks);
+  known.waited = known.waited || phase.waited;
+}
+
 void Progress::fence(int thread, bool device_scope) {
   ThreadProgress& self = threads_[thread];
   Knowledge& known = self.known;
@@ -38,9 +52,8 @@ void Progress::fence(int thread, bool device_scope) {
   ++known.own[thread];
 }
 
-void Progress::atomic(int thread, const void* address, bool reads, bool writes) {
+void Progress::atomic(int thread, Scoped& there, bool reads, bool writes) {
   ThreadProgress& self = threads_[thread];
-  Scoped& there = atomics_[address];
   if (reads) {
     join(self.acquired.block, there.block);
     join(self.acquired.device, there.device);

@@ -24,8 +24,14 @@ inline void join(BlockClocks& into, const BlockClocks& from) {
 
 struct Knowledge {
   Clocks own;           // of the threads of the own block
-  BlockClocks others;   // only fences and atomics bring these
+  BlockClocks others;   // fences with atomics, and cluster barriers, bring these
   bool waited = false;  // griddepcontrol.wait: the kernels ahead have ended
+
+  // Of a thread of another block.
+  bool knows(uint32_t block, size_t thread, uint32_t clock) const {
+    const auto other = others.find(block);
+    return other != others.end() && thread < other->second.size() && clock <= other->second[thread];
+  }
 };
 
 inline void join(Knowledge& into, const Knowledge& from) {
@@ -42,15 +48,18 @@ struct Scoped {
   BlockClocks device;  // usable everywhere
 };
 
+// What was released into each address by an atomic.
+using AtomicReleases = std::unordered_map<const void*, Scoped>;
+
 struct ThreadProgress {
   Knowledge known;
   Scoped released;  // at its last fence
   Scoped acquired;  // read by atomics, known after the next fence
 };
 
+// The threads of one block.
 class Progress {
  public:
-  void start_launch() { atomics_.clear(); }
   void start_block(uint32_t block, int threads);
 
   const Knowledge& of(int thread) const { return threads_[thread].known; }
@@ -58,14 +67,16 @@ class Progress {
 
   void arrive(int thread, Knowledge& phase);
   void leave(int thread, const Knowledge& phase) { join(threads_[thread].known, phase); }
+  // At a barrier of several blocks, whose `phase` has the threads of all of them in `others`.
+  void arrive_across(int thread, Knowledge& phase);
+  void leave_across(int thread, const Knowledge& phase);
   void fence(int thread, bool device_scope);
-  void atomic(int thread, const void* address, bool reads, bool writes);
+  void atomic(int thread, Scoped& there, bool reads, bool writes);
   void wait_for_kernels_ahead(int thread) { threads_[thread].known.waited = true; }
 
  private:
   uint32_t block_ = 0;
   std::vector<ThreadProgress> threads_;
-  std::unordered_map<const void*, Scoped> atomics_;  // what was released into each
 };
 
 }  // namespace spark::emulator

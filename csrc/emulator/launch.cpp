@@ -7,7 +7,7 @@
 #include <system_error>
 #include <thread>
 
-#include "emulator/block.h"
+#include "emulator/cluster.h"
 #include "emulator/undefined.h"
 #include "emulator/watch.h"
 
@@ -53,6 +53,15 @@ std::string launch_complaint(const Grid& grid, const Settings& settings) {
   if (volume(b) == 0 || volume(b) > kMaxThreads || b.x > kMaxThreads || b.y > kMaxThreads || b.z > 64) {
     return "block " + shape(b) + " is not possible";
   }
+  const dim3 c = grid.cluster;
+  if (volume(c) == 0 || c.x > kMaxClusterBlocks || c.y > kMaxClusterBlocks || c.z > kMaxClusterBlocks ||
+      volume(c) > kMaxClusterBlocks) {
+    return "cluster " + shape(c) + " has " + std::to_string(volume(c)) + " blocks, accepted is 1 to " +
+           std::to_string(kMaxClusterBlocks);
+  }
+  if (g.x % c.x != 0 || g.y % c.y != 0 || g.z % c.z != 0) {
+    return "grid " + shape(g) + " is no multiple of cluster " + shape(c);
+  }
   if (grid.dynamic_smem > settings.shared_limit) {
     return std::to_string(grid.dynamic_smem) + " bytes of dynamic shared memory, the limit is " +
            std::to_string(settings.shared_limit);
@@ -60,22 +69,27 @@ std::string launch_complaint(const Grid& grid, const Settings& settings) {
   return {};
 }
 
-// One launch, shared by its workers. Blocks are handed out by position; `order` maps a position to a block.
+// One launch, shared by its workers. Clusters, mostly of one block, are handed out by position; the schedule maps a
+// position to a cluster.
 class GridRun {
  public:
   GridRun(const Grid& grid, void (*call)(const void*), const void* closure, const Settings& settings)
-      : grid_(grid), call_(call), closure_(closure), settings_(settings), count_(volume(grid.grid)) {
+      : grid_(grid),
+        call_(call),
+        closure_(closure),
+        settings_(settings),
+        count_(volume(grid.grid) / volume(grid.cluster)) {
     if (settings.schedule != SPARK_EMULATOR_RANDOM_ORDER) return;
-    // position * step + start (mod count) visits every block once when step has no factor in common with count
+    // position * step + start (mod count) visits every cluster once when step has no factor in common with count
     step_ = mix_bits(settings.seed) % count_;
     while (std::gcd(step_, count_) != 1) step_ = (step_ + 1) % count_;
     start_ = mix_bits(settings.seed + 1) % count_;
   }
 
-  // Takes blocks until none is left or one has failed.
+  // Takes clusters until none is left or one has failed.
   void work() {
     try {
-      take_blocks();
+      take_clusters();
     } catch (const std::exception& exception) {  // the host has no more memory
       note_failure(0, std::string(grid_.kernel) + ": " + exception.what());
     }
@@ -85,36 +99,44 @@ class GridRun {
   const std::string& error() const { return error_; }
 
  private:
-  void take_blocks() {
-    std::unique_ptr<Block> block = borrow_block();
-    block->grid = &grid_;
-    block->call = call_;
-    block->closure = closure_;
-    block->settings = settings_;
-    block->thread_count = static_cast<int>(volume(grid_.block));
-    if (!block->reserve(block->thread_count)) {
-      note_failure(0, std::string(grid_.kernel) + ": " + block->error);
-    }
+  void take_clusters() {
+    Cluster cluster;
+    for (uint64_t rank = 0; rank < volume(grid_.cluster); ++rank) add_block(cluster);
     while (!failed_.load(std::memory_order_relaxed)) {
       const uint64_t position = next_.fetch_add(1, std::memory_order_relaxed);
       if (position >= count_) break;
-      block->run(block_at(position));
-      if (!block->error.empty()) note_failure(position, block->error);
+      cluster.run(first_block_at(position));
+      if (!cluster.error.empty()) note_failure(position, cluster.error);
     }
-    give_back_block(std::move(block));
+    for (std::unique_ptr<Block>& block : cluster.blocks) give_back_block(std::move(block));
   }
 
-  uint3 block_at(uint64_t position) const {
+  void add_block(Cluster& cluster) {
+    Block& block = *cluster.blocks.emplace_back(borrow_block());
+    block.cluster = &cluster;
+    block.rank = static_cast<int>(cluster.blocks.size()) - 1;
+    block.alone = volume(grid_.cluster) == 1;
+    block.grid = &grid_;
+    block.call = call_;
+    block.closure = closure_;
+    block.settings = settings_;
+    block.thread_count = static_cast<int>(volume(grid_.block));
+    if (!block.reserve(block.thread_count)) note_failure(0, std::string(grid_.kernel) + ": " + block.error);
+  }
+
+  uint3 first_block_at(uint64_t position) const {
     uint64_t i = position;
     if (settings_.schedule == SPARK_EMULATOR_DESCENDING) i = count_ - 1 - position;
     if (settings_.schedule == SPARK_EMULATOR_RANDOM_ORDER) {
       i = static_cast<uint64_t>((static_cast<unsigned __int128>(position) * step_ + start_) % count_);
     }
-    const dim3 g = grid_.grid;
-    return {static_cast<unsigned>(i % g.x), static_cast<unsigned>(i / g.x % g.y), static_cast<unsigned>(i / g.x / g.y)};
+    const dim3 c = grid_.cluster;
+    const uint64_t width = grid_.grid.x / c.x, height = grid_.grid.y / c.y;
+    return {static_cast<unsigned>(i % width * c.x), static_cast<unsigned>(i / width % height * c.y),
+            static_cast<unsigned>(i / width / height * c.z)};
   }
 
-  // Of several failures the first by position is told: blocks before it have all been run, so it does not depend on
+  // Of several failures the first by position is told: clusters before it have all been run, so it does not depend on
   // how many workers there are.
   void note_failure(uint64_t position, const std::string& error) {
     const std::lock_guard lock(mutex_);

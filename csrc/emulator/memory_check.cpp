@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "emulator/buffers.h"
+#include "emulator/cluster.h"
 
 // The linker's. A shared library, which no kernel under this check is in, has no start.
 extern "C" const char __executable_start __attribute__((weak)), _end;
@@ -34,32 +35,40 @@ bool reads(AccessKind kind) {
 
 }  // namespace
 
+void MemoryCheck::cluster_begins(size_t blocks) {
+  if (written_.size() < blocks) written_.resize(blocks);
+  for (size_t i = 0; i < blocks; ++i) std::fill(written_[i].begin(), written_[i].end(), uint8_t{0});
+}
+
 void MemoryCheck::access(Thread& thread, const Access& access) {
-  if (thread.block->shared.contains(access.address)) {
-    access_shared(thread, access);
+  if (const Block* holder = thread.block->cluster->holder(access.address)) {
+    access_shared(thread, *holder, access);
   } else {
     access_global(thread, access);
   }
 }
 
-void MemoryCheck::access_shared(Thread& thread, const Access& access) {
-  const SharedArena& arena = thread.block->shared;
+void MemoryCheck::access_shared(Thread& thread, const Block& holder, const Access& access) {
+  const SharedArena& arena = holder.shared;
+  const std::string whose = &holder == thread.block ? "" : " of " + block_name(holder);
   if (!arena.holds(access.address, access.bytes)) {
-    end_block(thread, access.place,
-              sentence(access) + "outside of shared memory: " + arena.complaint(access.address, access.bytes));
+    end_block(
+        thread, access.place,
+        sentence(access) + "outside of shared memory" + whose + ": " + arena.complaint(access.address, access.bytes));
   }
   if (writes(access.kind) && access.kind != AccessKind::kAtomic) {
     // What a copy brings is there when it has landed.
-    mark_shared(arena, access.address, access.bytes, access.kind != AccessKind::kCopyWrite);
+    mark_shared(holder, access.address, access.bytes, access.kind != AccessKind::kCopyWrite);
     return;
   }
+  const std::vector<uint8_t>& written = written_[holder.rank];
   const size_t offset = arena.offset_of(access.address);
   for (size_t i = offset; i < offset + access.bytes; ++i) {
-    if (i < written_.size() && written_[i] != 0) continue;
+    if (i < written.size() && written[i] != 0) continue;
     const char* byte = static_cast<const char*>(access.address) + (i - offset);
-    end_block(
-        thread, access.place,
-        sentence(access) + "at " + arena.describe(access.address) + "; nothing has written " + arena.describe(byte));
+    end_block(thread, access.place,
+              sentence(access) + "at " + arena.describe(access.address) + "; nothing has written " +
+                  arena.describe(byte) + whose);
   }
 }
 
@@ -90,13 +99,14 @@ void MemoryCheck::access_global(Thread& thread, const Access& access) {
 }
 
 void MemoryCheck::copy_lands(Thread& thread, const AsyncCopy& copy) {
-  mark_shared(thread.block->shared, copy.smem, 16, true);
+  mark_shared(*thread.block, copy.smem, 16, true);
 }
 
-void MemoryCheck::mark_shared(const SharedArena& arena, const void* address, size_t bytes, bool written) {
-  const size_t offset = arena.offset_of(address);
-  if (written_.size() < offset + bytes) written_.resize(offset + bytes, 0);
-  std::fill_n(written_.begin() + static_cast<std::ptrdiff_t>(offset), bytes, static_cast<uint8_t>(written));
+void MemoryCheck::mark_shared(const Block& holder, const void* address, size_t bytes, bool written) {
+  std::vector<uint8_t>& marks = written_[holder.rank];
+  const size_t offset = holder.shared.offset_of(address);
+  if (marks.size() < offset + bytes) marks.resize(offset + bytes, 0);
+  std::fill_n(marks.begin() + static_cast<std::ptrdiff_t>(offset), bytes, static_cast<uint8_t>(written));
 }
 
 }  // namespace spark::emulator

@@ -11,16 +11,17 @@ namespace spark::emulator {
 
 class MemoryCheck {
  public:
-  void block_begins() { std::fill(written_.begin(), written_.end(), uint8_t{0}); }
+  void cluster_begins(size_t blocks);
   void access(Thread& thread, const Access& access);
   void copy_lands(Thread& thread, const AsyncCopy& copy);
 
  private:
-  void access_shared(Thread& thread, const Access& access);
+  void access_shared(Thread& thread, const Block& holder, const Access& access);
   void access_global(Thread& thread, const Access& access);
-  void mark_shared(const SharedArena& arena, const void* address, size_t bytes, bool written);
+  void mark_shared(const Block& holder, const void* address, size_t bytes, bool written);
 
-  std::vector<uint8_t> written_;  // a byte of shared memory each, by its offset in the arena
+  // A byte of shared memory each, by the block's rank in its cluster and the offset in the arena.
+  std::vector<std::vector<uint8_t>> written_;
 };
 
 }  // namespace spark::emulator

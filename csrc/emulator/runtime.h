@@ -44,6 +44,7 @@ struct Grid {
   dim3 block;
   size_t dynamic_smem;
   bool dependent = false;  // may start before the kernel ahead of it ends
+  dim3 cluster = {1, 1, 1};
 };
 
 // Runs every block of the grid and returns when all have ended, or with the first block's error.
@@ -87,5 +88,14 @@ struct BarrierCall {
 };
 
 int run_barrier(const BarrierCall& call, Site at);
+
+// The cluster of the running block (cluster.cpp).
+unsigned cluster_rank();
+uint3 cluster_position();
+dim3 cluster_shape();
+void cluster_arrive(bool releases, Site at);
+void cluster_wait(Site at);
+// The address of the same shared variable in the block of this rank.
+void* map_shared(const void* address, unsigned rank, Site at);
 
 }  // namespace spark::emulator

@@ -58,15 +58,18 @@ class Chunk {
 
 class Shadow {
  public:
-  Chunk& shared(size_t chunk) {
-    if (shared_.size() <= chunk) shared_.resize(chunk + 1024);
-    return shared_[chunk];
+  // Of the block of this rank in its cluster.
+  Chunk& shared(size_t rank, size_t chunk) {
+    if (shared_.size() <= rank) shared_.resize(rank + 1);
+    std::vector<Chunk>& chunks = shared_[rank];
+    if (chunks.size() <= chunk) chunks.resize(chunk + 1024);
+    return chunks[chunk];
   }
   Chunk& global(uintptr_t chunk) { return global_[chunk]; }
   void forget_global() { global_.clear(); }
 
  private:
-  std::vector<Chunk> shared_;
+  std::vector<std::vector<Chunk>> shared_;
   std::unordered_map<uintptr_t, Chunk> global_;
 };
 

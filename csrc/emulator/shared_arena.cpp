@@ -32,7 +32,7 @@ bool SharedArena::reserve() {
 
 void SharedArena::reset(size_t dynamic_bytes) {
   arrays_.clear();
-  arrays_.push_back({nullptr, "dynamic shared memory", kGap, dynamic_bytes});
+  arrays_.push_back({nullptr, "dynamic shared memory", kGap, dynamic_bytes, 16});
   static_bytes_ = 0;
   end_ = round_up(kGap + dynamic_bytes, 16) + kGap;
   std::memset(base_, kUnwritten, end_);
@@ -59,14 +59,23 @@ void* SharedArena::static_array(const void* key, size_t bytes, size_t alignment,
   }
   const size_t begin = round_up(end_, std::max<size_t>(alignment, 16));
   std::memset(base_ + end_, kUnwritten, begin - end_ + round_up(bytes, 16) + kGap);
-  arrays_.push_back({key, name, begin, bytes});
+  arrays_.push_back({key, name, begin, bytes, alignment});
   end_ = begin + round_up(bytes, 16) + kGap;
   return base_ + begin;
 }
 
+const SharedArray* SharedArena::find(const void* address) const {
+  if (!contains(address)) return nullptr;
+  const size_t at = offset_of(address);
+  for (const SharedArray& array : arrays_) {
+    if (at >= array.begin && at <= array.begin + array.bytes) return &array;
+  }
+  return nullptr;
+}
+
 bool SharedArena::holds(const void* address, size_t bytes) const {
   const auto begin = static_cast<size_t>(static_cast<const char*>(address) - base_);  // wraps when before base_
-  return std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& array) {
+  return std::any_of(arrays_.begin(), arrays_.end(), [&](const SharedArray& array) {
     return begin >= array.begin && begin < array.begin + array.bytes && begin + bytes <= array.begin + array.bytes;
   });
 }
@@ -75,8 +84,8 @@ std::string SharedArena::complaint(const void* address, size_t bytes) const {
   const char* p = static_cast<const char*>(address);
   if (p < base_ || p >= base_ + end_) return "not in this block's shared memory";
   const size_t begin = p - base_;
-  const Array* before = nullptr;
-  for (const Array& array : arrays_) {
+  const SharedArray* before = nullptr;
+  for (const SharedArray& array : arrays_) {
     if (begin >= array.begin) before = &array;
   }
   if (before == nullptr) return "before the block's first shared array";
@@ -87,13 +96,24 @@ std::string SharedArena::complaint(const void* address, size_t bytes) const {
 }
 
 std::string SharedArena::describe(const void* address) const {
-  for (const Array& array : arrays_) {
+  for (const SharedArray& array : arrays_) {
     const size_t at = offset_of(address) - array.begin;
     if (offset_of(address) >= array.begin && at < array.bytes) {
       return "byte " + std::to_string(at) + " of '" + array.name + "'";
     }
   }
   return "a gap between shared arrays";
+}
+
+void SharedArena::poison() {
+  std::memset(base_, kUnwritten, end_);
+}
+
+const void* SharedArena::first_written() const {
+  const char* end = base_ + end_;
+  const char* found =
+      std::find_if(base_, base_ + end_, [](char c) { return static_cast<unsigned char>(c) != kUnwritten; });
+  return found == end ? nullptr : found;
 }
 
 bool SharedArena::gap_is_intact(size_t begin, size_t end) const {

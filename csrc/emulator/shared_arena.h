@@ -8,6 +8,14 @@
 
 namespace spark::emulator {
 
+struct SharedArray {
+  const void* key;  // null: the dynamic part
+  const char* name;
+  size_t begin;  // its offset in the arena
+  size_t bytes;
+  size_t alignment;
+};
+
 class SharedArena {
  public:
   SharedArena() = default;
@@ -27,6 +35,9 @@ class SharedArena {
   void* static_array(const void* key, size_t bytes, size_t alignment, const char* name, size_t limit,
                      size_t block_limit, std::string& error);
 
+  // The array that the address lies in, or just past; null where there is none.
+  const SharedArray* find(const void* address) const;
+
   // Whether [address, address + bytes) lies inside one array.
   bool holds(const void* address, size_t bytes) const;
   // What it is when it does not.
@@ -34,6 +45,10 @@ class SharedArena {
 
   // The array beside a gap that was written to, or null.
   const char* overrun() const;
+
+  // Makes all of it 0xFF again, and tells the first byte that has been written since, or null.
+  void poison();
+  const void* first_written() const;
 
   bool contains(const void* address) const { return address >= base_ && address < base_ + kCapacity; }
   // "byte 12 of 'k_smem'"
@@ -47,19 +62,13 @@ class SharedArena {
  private:
   static constexpr size_t kGap = 256;
   static constexpr size_t kCapacity = 1 << 20;  // above every arch's limit, so that the limit's check speaks first
-  struct Array {
-    const void* key;
-    const char* name;
-    size_t begin;  // from base_
-    size_t bytes;
-  };
 
   bool gap_is_intact(size_t begin, size_t end) const;
 
   char* base_ = nullptr;
   size_t end_ = 0;  // of what is in use, gap included
   size_t static_bytes_ = 0;
-  std::vector<Array> arrays_;  // [0] is the dynamic part
+  std::vector<SharedArray> arrays_;  // [0] is the dynamic part
 };
 
 }  // namespace spark::emulator

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "emulator/block.h"
+#include "emulator/cluster.h"
 #include "emulator/memory_check.h"
 #include "emulator/race.h"
 
@@ -49,7 +49,7 @@ bool is_private(const Thread& thread, const void* address) {
 [[noreturn]] void end_block(Thread& thread, const std::string& where, const std::string& what) {
   Block& block = *thread.block;
   block.error = block_prefix(block) + "thread " + std::to_string(thread.index) + " at " + where + ": " + what;
-  switch_context(running_thread().context, block.home);
+  switch_context(running_thread().context, block.cluster->home);
   __builtin_unreachable();
 }
 
@@ -59,7 +59,13 @@ namespace watch {
 
 void access(Thread& thread, const Access& access) {
   if (access.bytes == 0) return;
-  if (!thread.block->shared.contains(access.address) && is_private(thread, access.address)) return;
+  const Block* holder = thread.block->cluster->holder(access.address);
+  if (holder == nullptr && is_private(thread, access.address)) return;
+  if (holder != nullptr && holder != thread.block && holder->has_exited()) {
+    end_block(thread, access.place,
+              (writes(access.kind) ? "writes " : "reads ") + holder->shared.describe(access.address) + " of " +
+                  block_name(*holder) + ", which has exited");
+  }
   if (kChecksMemory) memory().access(thread, access);
   if (kChecksRaces) races().access(thread, access);
 }
@@ -68,29 +74,45 @@ void launch_begins(const Grid& grid, bool dependent) {
   if (kChecksRaces) races().launch_begins(grid, dependent);
 }
 
-void block_begins(Block& block) {
-  if (kChecksMemory) memory().block_begins();
-  if (kChecksRaces) races().block_begins(block);
+void cluster_begins(const Cluster& cluster) {
+  if (kChecksMemory) memory().cluster_begins(cluster.blocks.size());
+  if (kChecksRaces) races().cluster_begins(cluster);
+}
+
+std::string cluster_ends(const Cluster& cluster) {
+  return kChecksRaces ? races().cluster_ends(cluster) : std::string();
 }
 
 void barrier_arrives(Thread& thread, int barrier) {
-  if (kChecksRaces) races().barrier_arrives(thread.index, barrier);
+  if (kChecksRaces) races().barrier_arrives(thread, barrier);
 }
 
 void barrier_completes(Block& block, int barrier, const unsigned* waiting) {
   if (kChecksRaces) races().barrier_completes(block, barrier, waiting);
 }
 
-void warp_synchronises(Block&, int warp, unsigned mask) {
-  if (kChecksRaces) races().warp_synchronises(warp, mask);
+void warp_synchronises(Block& block, int warp, unsigned mask) {
+  if (kChecksRaces) races().warp_synchronises(block, warp, mask);
+}
+
+void cluster_arrives(Thread& thread, bool releases) {
+  if (kChecksRaces) races().cluster_arrives(thread, releases);
+}
+
+void cluster_completes(const Cluster& cluster) {
+  if (kChecksRaces) races().cluster_completes(cluster.phase);
+}
+
+void cluster_waits(Thread& thread) {
+  if (kChecksRaces) races().cluster_waits(thread);
 }
 
 void fence(Thread& thread, bool device_scope) {
-  if (kChecksRaces) races().fence(thread.index, device_scope);
+  if (kChecksRaces) races().fence(thread, device_scope);
 }
 
 void dependence_waits(Thread& thread) {
-  if (kChecksRaces) races().dependence_waits(thread.index);
+  if (kChecksRaces) races().dependence_waits(thread);
 }
 
 void copy_lands(Thread& thread, const AsyncCopy& copy) {

@@ -12,6 +12,7 @@
 
 namespace spark::emulator {
 
+struct Cluster;
 struct Thread;
 struct AsyncCopy;
 
@@ -39,11 +40,17 @@ namespace watch {
 void access(Thread& thread, const Access& access);
 
 void launch_begins(const Grid& grid, bool dependent);
-void block_begins(Block& block);
+void cluster_begins(const Cluster& cluster);
+// What the cluster did wrong that shows only now; empty: nothing.
+std::string cluster_ends(const Cluster& cluster);
 void barrier_arrives(Thread& thread, int barrier);
 // `waiting`: the lanes of each warp that go on now.
 void barrier_completes(Block& block, int barrier, const unsigned* waiting);
 void warp_synchronises(Block& block, int warp, unsigned mask);
+// barrier.cluster: a thread's arrival, the end of the phase under way, and after a thread's wait.
+void cluster_arrives(Thread& thread, bool releases);
+void cluster_completes(const Cluster& cluster);
+void cluster_waits(Thread& thread);
 void fence(Thread& thread, bool device_scope);
 void dependence_waits(Thread& thread);
 // After the copy's own accesses were checked.

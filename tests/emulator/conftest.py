@@ -38,3 +38,8 @@ def grid() -> Path:
 @pytest.fixture(scope="session")
 def conversions() -> Path:
     return compile_program("conversions")
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Path:
+    return compile_program("clusters")

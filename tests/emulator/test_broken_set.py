@@ -31,6 +31,24 @@ FAULTS: dict[str, tuple[str, list[str]]] = {
         ["at {blocks_write_one_element}: race: writes 4 bytes at byte 124 of 'out', which block (", "wrote at"],
     ),
     "byte_as_bool": ("undefined", ["thread 2 at {byte_as_bool}: undefined", "load of 2", "bool"]),
+    "cluster_barrier_missed_by_a_block": (
+        "race",
+        [
+            "block (0,0,0): thread 0 at",
+            "'part_smem', which block (1,0,0) thread",
+            "{missed_by_a_block write}",
+            "{missed_by_a_block read}",
+            "no barrier.cluster orders the two blocks",
+        ],
+    ),
+    "cluster_barrier_missed_by_a_warp": (
+        "plain",
+        [
+            "block (0,0,0): deadlock: threads 0-63 in barrier.cluster.wait (96 of 128) at {missed_by_a_warp cluster}",
+            "; block (1,0,0): threads 0-31 in barrier.cluster.wait (96 of 128) at {missed_by_a_warp cluster}",
+            "; threads 32-63 in __syncthreads (32 of 64) at {missed_by_a_warp block}",
+        ],
+    ),
     "copy_past_the_end": (
         "memory",
         ["thread 24 at {copy_past_the_end}: cp.async reads 16 bytes", "up to 16 bytes past the end of 'in'"],
@@ -43,6 +61,13 @@ FAULTS: dict[str, tuple[str, list[str]]] = {
     "dynamic_row_too_few": (
         "memory",
         ["{dynamic_row_too_few}", "4 bytes at byte 512 of 'rows_smem', which has 512"],
+    ),
+    "exit_before_peer_reads": (
+        "race",
+        [
+            "block (0,0,0): thread 0 at {exit peer reads}: race: reads 4 bytes at byte 0 of 'part_smem'",
+            "of block (1,0,0), which may have exited; no barrier.cluster keeps it waiting",
+        ],
     ),
     "float_past_int": ("undefined", ["thread 3 at {float_past_int}", "3e+09"]),
     "index_past_a_local_array": ("undefined", ["thread 4 at {index_past_a_local_array}", "index 4", "int [4]"]),
@@ -96,6 +121,26 @@ FAULTS: dict[str, tuple[str, list[str]]] = {
         "memory",
         ["at {page_past_the_cache}: reads 4 bytes", "past the end of 'k_pages', which has 256"],
     ),
+    "peer_read_after_relaxed_arrive": (
+        "race",
+        ["{peer_read_after_relaxed_arrive write}", "{peer_read_after_relaxed_arrive read}", "no barrier.cluster"],
+    ),
+    "peer_read_without_barrier": (
+        "race",
+        [
+            "'part_smem' of block (1,0,0)",
+            "{peer_read_without_barrier write}",
+            "{peer_read_without_barrier read}",
+            "no barrier.cluster orders the two blocks",
+        ],
+    ),
+    "peer_written_before_it_starts": (
+        "race",
+        [
+            "at {peer_written_before_it_starts}: race: writes 4 bytes at byte 124 of 'mail_smem' of block (1,0,0)",
+            "which may not have started; no barrier.cluster comes before",
+        ],
+    ),
     "plain_counter": ("race", ["{plain_counter}: race", "'count_smem'"]),
     "plain_flag": ("race", ["{plain_flag write}", "{plain_flag read}", "byte 0 of 'found_smem'"]),
     "read_before_dependence_wait": (
@@ -107,6 +152,13 @@ FAULTS: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "read_before_the_start": ("memory", ["{read_before_the_start}: reads 4 bytes", "bytes before 'in'"]),
+    "read_past_a_peers_array": (
+        "memory",
+        [
+            "thread 31 at {read_past_a_peers_array}: reads 4 bytes outside of shared memory of block (0,0,0)",
+            "at byte 128 of 'part_smem', which has 128",
+        ],
+    ),
     "read_past_a_shared_array": (
         "memory",
         ["thread 63 at {read_past_a_shared_array}: reads 4 bytes", "at byte 256 of 'tile_smem', which has 256"],
@@ -132,6 +184,10 @@ FAULTS: dict[str, tuple[str, list[str]]] = {
     "unwritten_shared": (
         "memory",
         ["{unwritten_shared}: reads 4 bytes", "nothing has written byte 252 of 'tile_smem'"],
+    ),
+    "unwritten_shared_of_a_peer": (
+        "memory",
+        ["{unwritten_shared_of_a_peer}: reads", "nothing has written byte 124 of 'part_smem' of block (0,0,0)"],
     ),
     "wait_leaves_one_group": (
         "race",

@@ -21,6 +21,10 @@ EQUAL = {
     "matrix": ["ldmatrix", "mma_bf16_integers", "mma_fp16_integers"],
     "conversions": ["widen_bf16", "widen_fp16", "narrow_bf16", "narrow_fp16"],
     "grid": ["indices", "atomics", "most_threads"],
+    "clusters": [
+        *("indices", "indices_of_a_row", "indices_without_a_cluster", "barrier_without_a_cluster"),
+        *("reduce", "ring", "rounds", "early_exit", "spin"),
+    ],
 }
 BOUNDED = [f"{kernel}_{dtype}" for kernel in ("mma", "ldmatrix_mma") for dtype in ("bf16", "fp16")]
 BOUNDED += ["mma_fp16_subnormals"]
