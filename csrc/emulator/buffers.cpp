@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "emulator/dependence.h"
 #include "emulator/emulator.h"
 #include "emulator/watch.h"
 
@@ -68,11 +69,13 @@ GlobalBuffers& global_buffers() {
 extern "C" {
 
 void spark_emulator_add_buffer(const char* name, const void* begin, size_t bytes, int writable, int written) {
-  if (kWatches) global_buffers().add(name, begin, bytes, writable != 0, written != 0);
+  dependence::forget_buffer(begin);
+  global_buffers().add(name, begin, bytes, writable != 0, written != 0);
 }
 
 void spark_emulator_remove_buffer(const void* begin) {
-  if (kWatches) global_buffers().remove(begin);
+  dependence::forget_buffer(begin);
+  global_buffers().remove(begin);
 }
 }
 

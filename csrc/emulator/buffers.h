@@ -1,4 +1,5 @@
-// The global memory that kernels are given, by name: what a sanitized run says about an address.
+// The global memory that kernels are given, by name: what a sanitized run says about an address, and what a dependent
+// launch may not see yet.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,8 @@ class GlobalBuffers {
  public:
   void add(const char* name, const void* begin, size_t bytes, bool writable, bool written);
   void remove(const void* begin);
+
+  const std::map<const char*, GlobalBuffer>& all() const { return by_begin_; }
 
   // The buffer in which `address` lies, or null.
   GlobalBuffer* find(const void* address);

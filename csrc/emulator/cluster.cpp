@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "emulator/dependence.h"
 #include "emulator/watch.h"
 
 namespace spark::emulator {
@@ -41,6 +42,7 @@ void Cluster::run(uint3 first) {
     live += block->thread_count;
   }
   random = mix_bits(blocks[0]->random);
+  if (hidden != nullptr) hidden->hide();
   if constexpr (kWatches) watch::cluster_begins(*this);
 
   Block& block = *next_block();
@@ -148,6 +150,16 @@ void cluster_wait(Site at) {
   }
   self.in_cluster_phase = false;
   if constexpr (kWatches) watch::cluster_waits(self);
+}
+
+void wait_for_kernels_ahead(Site at) {
+  Thread& self = running_thread();
+  if constexpr (kWatches) {
+    watch::dependence_waits(self);
+  } else if (Hidden* hidden = self.block->cluster->hidden; hidden != nullptr && hidden->is_hidden()) {
+    give_way(at);  // what the others do before they wait they do without
+    hidden->reveal();
+  }
 }
 
 void* map_shared(const void* address, unsigned rank, Site at) {

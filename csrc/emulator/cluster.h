@@ -6,10 +6,13 @@
 
 namespace spark::emulator {
 
+class Hidden;
+
 constexpr unsigned kMaxClusterBlocks = 8;  // the portable limit
 
 struct Cluster {
   std::vector<std::unique_ptr<Block>> blocks;  // by rank
+  Hidden* hidden = nullptr;                    // what the kernel ahead changed; null where nothing is to be hidden
   Context home;                                // of the worker, resumed when all blocks have ended or one has failed
   std::string error;                           // empty while all is well
   uint64_t random;                             // for the choice among blocks

@@ -22,8 +22,10 @@ void spark_emulator_configure(int thread_schedule, int async_mode, uint64_t seed
 // SPARKCTL_EMULATOR_SHARED_LIMIT in the environment, else 227 KiB (sm_90), and 48 KiB.
 void spark_emulator_set_shared_limits(size_t block_bytes, size_t static_bytes);
 
-// Names global memory that kernels are given, for the messages and the bounds of sanitized builds (elsewhere these do
-// nothing). A kernel may write what is `writable`, and read what is `written` or what a kernel has written.
+// Names global memory that kernels are given, for the messages and the bounds of sanitized builds; elsewhere for
+// dependent launches, which see what the kernel ahead changed in writable memory as 0xFF until griddepcontrol.wait. A
+// kernel may write what is `writable`, and read what is `written` or what a kernel has written. While memory is named,
+// launches come from one host thread at a time.
 void spark_emulator_add_buffer(const char* name, const void* begin, size_t bytes, int writable, int written);
 void spark_emulator_remove_buffer(const void* begin);
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "emulator/cluster.h"
+#include "emulator/dependence.h"
 #include "emulator/undefined.h"
 #include "emulator/watch.h"
 
@@ -73,11 +74,12 @@ std::string launch_complaint(const Grid& grid, const Settings& settings) {
 // position to a cluster.
 class GridRun {
  public:
-  GridRun(const Grid& grid, void (*call)(const void*), const void* closure, const Settings& settings)
+  GridRun(const Grid& grid, void (*call)(const void*), const void* closure, const Settings& settings, Hidden* hidden)
       : grid_(grid),
         call_(call),
         closure_(closure),
         settings_(settings),
+        hidden_(hidden),
         count_(volume(grid.grid) / volume(grid.cluster)) {
     if (settings.schedule != SPARK_EMULATOR_RANDOM_ORDER) return;
     // position * step + start (mod count) visits every cluster once when step has no factor in common with count
@@ -101,6 +103,7 @@ class GridRun {
  private:
   void take_clusters() {
     Cluster cluster;
+    cluster.hidden = hidden_;
     for (uint64_t rank = 0; rank < volume(grid_.cluster); ++rank) add_block(cluster);
     while (!failed_.load(std::memory_order_relaxed)) {
       const uint64_t position = next_.fetch_add(1, std::memory_order_relaxed);
@@ -150,6 +153,7 @@ class GridRun {
   void (*call_)(const void*);
   const void* closure_;
   const Settings settings_;
+  Hidden* const hidden_;
   const uint64_t count_;
   uint64_t step_ = 1;
   uint64_t start_ = 0;
@@ -172,6 +176,24 @@ void run_on_workers(GridRun& run, int workers) {
   for (std::thread& other : others) other.join();
 }
 
+// The error; empty where all went well.
+std::string run_checked_grid(const Grid& grid, void (*call)(const void*), const void* closure,
+                             const Settings& settings) {
+  if constexpr (kWatches) {
+    GridRun run(grid, call, closure, settings, nullptr);
+    watch::launch_begins(grid, grid.dependent);
+    run_on_workers(run, 1);
+    return run.error();
+  }
+  std::vector<ChangedRange> changed = dependence::launch_begins();
+  Hidden hidden(grid.dependent ? std::move(changed) : std::vector<ChangedRange>());
+  GridRun run(grid, call, closure, settings, hidden.empty() ? nullptr : &hidden);
+  run_on_workers(run, hidden.empty() ? settings.workers : 1);
+  hidden.reveal();
+  dependence::launch_ends();
+  return run.error();
+}
+
 }  // namespace
 
 Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure) {
@@ -182,10 +204,7 @@ Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure
   if (!text.empty()) {
     text = std::string(grid.kernel) + ": " + text;
   } else {
-    GridRun run(grid, call, closure, settings);
-    if constexpr (kWatches) watch::launch_begins(grid, grid.dependent);
-    run_on_workers(run, kWatches ? 1 : settings.workers);
-    text = run.error();
+    text = run_checked_grid(grid, call, closure, settings);
   }
   if (text.empty()) return ok();
   note_error(text.c_str());

@@ -58,7 +58,9 @@ Status run_grid(const Grid& grid, void (*call)(const void*), const void* closure
 void note_read(const void* address, size_t bytes, Site at);
 void note_atomic(const void* address, size_t bytes, Site at);
 void note_fence(bool device_scope);
-void note_dependence_wait();
+
+// griddepcontrol.wait: what the kernels ahead wrote is the running thread's to read (cluster.cpp).
+void wait_for_kernels_ahead(Site at);
 
 // Lets the other threads of the block run; a loop that waits for another thread needs it.
 void give_way(Site at);

@@ -134,10 +134,6 @@ void note_fence(bool device_scope) {
   watch::fence(running_thread(), device_scope);
 }
 
-void note_dependence_wait() {
-  watch::dependence_waits(running_thread());
-}
-
 void end_block(Thread& thread, Place place, const std::string& what) {
   end_block(thread, describe(place), what);
 }

@@ -117,6 +117,13 @@ FAULTS: dict[str, tuple[str, list[str]]] = {
     ),
     "null_pointer": ("memory", ["at {null_pointer}: reads 4 bytes outside of the kernel's memory: a null pointer"]),
     "offset_overflow": ("undefined", ["{offset_overflow}", "overflow: 40000 * 65536"]),
+    "one_block_reads_before_dependence_wait": (
+        "race",
+        [
+            "block (2,0,0): thread 0 at {one_block_reads_before_dependence_wait read}: race: reads 4 bytes",
+            "wrote at {one_block_reads_before_dependence_wait write}; this thread has not passed griddepcontrol.wait",
+        ],
+    ),
     "page_past_the_cache": (
         "memory",
         ["at {page_past_the_cache}: reads 4 bytes", "past the end of 'k_pages', which has 256"],
@@ -274,6 +281,16 @@ def test_the_verdict_on_a_copy_does_not_depend_on_when_it_lands(program: Program
         if run_checked(program(check), case, "broken", copies=copies).end != "fail"
     ]
     assert missed == []
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", ["read_before_dependence_wait", "one_block_reads_before_dependence_wait"])
+def test_a_read_before_the_wait_finds_poison_in_a_plain_run(program: Programs, case: str, schedule: str) -> None:
+    verdict = run_checked(program("plain"), case, "broken", schedule=schedule)
+    # The poison is -1. What stayed the same is not hidden: the first word may be a 0 that was a 0 before.
+    at = "64" if case.startswith("one_block") else "[01]"
+    assert re.match(rf"FAIL: out\[{at}\] is 1, expected is ", verdict.text), verdict
+    assert run_checked(program("plain"), case, "healthy", schedule=schedule).end == "pass"
 
 
 @pytest.mark.parametrize("check", CHECKS)

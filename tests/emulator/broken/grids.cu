@@ -41,6 +41,18 @@ __global__ void then_negates(const int* twice, int* out) {
   if constexpr (BROKEN) ptx::griddepcontrol_wait();
 }
 
+// The same in one block of several; the others wait.
+__global__ void blocks_double(const int* in, int* twice) {
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  twice[i] = 2 * in[i];  // here: one_block_reads_before_dependence_wait write
+}
+template <bool BROKEN>
+__global__ void blocks_negate(const int* twice, int* out) {
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  if (!BROKEN || blockIdx.x != 2) ptx::griddepcontrol_wait();
+  out[i] = -twice[i];  // here: one_block_reads_before_dependence_wait read
+}
+
 __global__ void first_reads(const int* state, int* out) {
   ptx::griddepcontrol_launch_dependents();
   out[threadIdx.x] = state[threadIdx.x];  // here: write_before_dependence_wait read
@@ -75,6 +87,16 @@ FAULT(read_before_dependence_wait) {
   LaunchConfig config{1, 32};
   config.dependent = true;
   program::run(SPARK_LAUNCH(then_negates<BROKEN>, config, twice.data(), out.data()));
+  expect_values(out, [](int i) { return -2 * i; });
+}
+FAULT(one_block_reads_before_dependence_wait) {
+  const program::Buffer<int> in("in", count_up(128));
+  const Workspace<int> twice("twice", 128);
+  const program::Buffer<int> out("out", 128);
+  program::run(SPARK_LAUNCH(blocks_double, LaunchConfig{4, 32}, in.data(), twice.data()));
+  LaunchConfig config{4, 32};
+  config.dependent = true;
+  program::run(SPARK_LAUNCH(blocks_negate<BROKEN>, config, twice.data(), out.data()));
   expect_values(out, [](int i) { return -2 * i; });
 }
 FAULT(write_before_dependence_wait) {

@@ -259,6 +259,20 @@ __global__ void then_scales(const int* more, const int* scale, int* out) {
   out[threadIdx.x] = factor * more[threadIdx.x];
 }
 
+// Blocks that wait, and then change what the kernel ahead changed, also to what poison looks like.
+__device__ void add_in_place(const int* in, int* sums, int* marks) {
+  const int b = blockIdx.x, i = b * 32 + threadIdx.x;
+  sums[i] += in[i];
+  if (threadIdx.x == 0) marks[b] = b < 3 ? marks[b] + 1 : -1;
+}
+__global__ void first_adds_in_place(const int* in, int* sums, int* marks) {
+  add_in_place(in, sums, marks);
+}
+__global__ void then_adds_in_place(const int* in, int* sums, int* marks) {
+  ptx::griddepcontrol_wait();
+  add_in_place(in, sums, marks);
+}
+
 LEGAL(barrier_in_a_uniform_branch) {
   run_ints("barrier_in_a_uniform_branch", barrier_in_a_uniform_branch, {2, 64}, 128, 128,
            [](int i) { return i < 64 ? i : 191 - i; });
@@ -321,6 +335,19 @@ LEGAL(producer_and_consumer) {
 LEGAL(barrier_from_two_lines) {
   run_ints("barrier_from_two_lines", barrier_from_two_lines, {1, 64}, 64, 64,
            [](int i) { return i < 32 ? 63 - i + 1 : 63 - i; });
+}
+LEGAL(works_in_place_after_dependence_wait) {
+  const program::Buffer<int> in("in", count_up(128));
+  const program::Buffer<int> sums("sums", std::vector<int>(128, 1), program::Use::in_out);
+  const program::Buffer<int> marks("marks", std::vector<int>(4, 0), program::Use::in_out);
+  program::run(SPARK_LAUNCH(first_adds_in_place, LaunchConfig{4, 32}, in.data(), sums.data(), marks.data()));
+  LaunchConfig config{4, 32};
+  config.dependent = true;
+  for (int i = 0; i < 2; ++i) {
+    program::run(SPARK_LAUNCH(then_adds_in_place, config, in.data(), sums.data(), marks.data()));
+  }
+  expect_values(sums, [](int i) { return 1 + 3 * i; });
+  expect_values(marks, [](int i) { return i < 3 ? 3 : -1; });
 }
 LEGAL(reads_before_dependence_wait) {
   const program::Buffer<int> in("in", count_up(32));
