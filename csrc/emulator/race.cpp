@@ -170,7 +170,7 @@ void RaceCheck::visit_peer(Thread& thread, const Block& holder, const Access& ac
 void RaceCheck::visit_cell(Thread& thread, const Access& access, bool shared, Cell& cell) {
   const Member& self = member(thread);
   const auto check = [&](const PastAccess& past) {
-    if (counts(past, shared) && conflict(past.kind, access.kind) && !is_ordered(past, thread)) {
+    if (conflict(past.kind, access.kind) && counts(past, shared) && !is_ordered(past, thread)) {
       report(thread, access, past);
     }
   };

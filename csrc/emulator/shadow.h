@@ -1,8 +1,7 @@
-// For every byte: who wrote it last, and who has read it since. Sixteen bytes that were always accessed together share
-// one cell.
+// For every byte: who wrote it last, and who has read it since. Bytes that were always accessed together share a cell,
+// up to sixteen of them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,24 +35,30 @@ class Chunk {
   // Calls use(cell) for the cells of [begin, end) in the chunk. `replaces`: afterwards all of them are alike.
   template <typename Use>
   void visit(size_t begin, size_t end, bool replaces, Use use) {
-    const bool whole = begin == 0 && end == kChunk;
-    if (whole && bytes_ == nullptr) {
-      use(whole_);
-      return;
-    }
-    if (bytes_ == nullptr) {
-      bytes_ = std::make_unique<std::array<Cell, kChunk>>();
-      bytes_->fill(whole_);
-    }
-    for (size_t i = begin; i < end; ++i) use((*bytes_)[i]);
-    if (!whole || !replaces) return;
-    whole_ = std::move((*bytes_)[0]);
-    bytes_.reset();
+    const size_t both = begin | end;
+    narrow(both & (~both + 1));
+    for (size_t i = begin; i < end; i += width_) use(parts_ == nullptr ? whole_ : parts_[i / width_]);
+    if (!replaces || parts_ == nullptr || end - begin != kChunk) return;
+    whole_ = std::move(parts_[0]);
+    parts_.reset();
+    width_ = kChunk;
   }
 
  private:
+  // Cells of no more than `width` bytes, a power of two; each takes over what held for the wider one.
+  void narrow(size_t width) {
+    if (width >= width_) return;
+    auto parts = std::make_unique<Cell[]>(kChunk / width);
+    for (size_t i = 0; i < kChunk; i += width) {
+      parts[i / width] = parts_ == nullptr ? whole_ : parts_[i / width_];
+    }
+    parts_ = std::move(parts);
+    width_ = width;
+  }
+
   Cell whole_;
-  std::unique_ptr<std::array<Cell, kChunk>> bytes_;
+  std::unique_ptr<Cell[]> parts_;
+  size_t width_ = kChunk;
 };
 
 class Shadow {
