@@ -36,9 +36,12 @@ test: setup  ## every test that needs no GPU, but for the full sets
 
 check: lint test  ## what CI runs
 
-full: lint  ## check, and the full sets of cases on the emulator
+full: lint  ## check, and the full sets of cases on the emulator, and every kernel's quick cases under each sanitizer
 	$(BIN)/pytest -n $(JOBS) -m 'not gpu'
 	$(BIN)/sparkctl test --backend emulator --full
+	for check in race memory undefined; do \
+	  $(BIN)/sparkctl test --sanitize $$check --dtype bf16 --head-dim 64 || exit 1; \
+	done
 
 cov: setup  ## which lines of csrc (gcov) and of sparkctl (coverage.py) run; in build/coverage
 	$(BIN)/python benchmarks/coverage_report.py -j $(JOBS)
