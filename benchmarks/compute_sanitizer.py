@@ -1,6 +1,6 @@
 """What compute-sanitizer's tools say of the broken set, on a GPU: every case, broken and healthy, under every tool.
 
-python benchmarks/compute_sanitizer.py OUT.json [--jobs N] [--timeout SECONDS] [--budget SECONDS]
+python benchmarks/compute_sanitizer.py OUT.json [--source FILE] [--jobs N] [--timeout SECONDS] [--budget SECONDS]
 
 Needs a CUDA device, nvcc and compute-sanitizer (on PATH or under CUDA_HOME). A run without an end within the time limit
 is kept as `hang`: a broken barrier may wait for ever. Runs that the budget leaves no time for are kept as `not run`.
@@ -55,6 +55,7 @@ def main() -> int:
     """Compile, run, count, write. 3 where a tool or a device is missing, 1 where the device did not survive."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--source", type=Path, default=SOURCE, help="a program of the set instead of all of them")
     parser.add_argument("--jobs", type=int, default=max(1, min(12, len(os.sched_getaffinity(0)) - 2)))
     parser.add_argument("--timeout", type=float, default=20.0, metavar="SECONDS", help="of one run")
     parser.add_argument("--budget", type=float, default=210.0, metavar="SECONDS", help="of all runs")
@@ -81,9 +82,9 @@ def find_tool(name: str, *folders: str) -> str | None:
 def measure(options: argparse.Namespace, nvcc: str, tool: str, folder: Path) -> int:
     """The JSON file, and a line for each verdict's count."""
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    program = folder / SOURCE.stem
+    program = folder / options.source.stem
     include = str(ROOT / "csrc")
-    compile_command = [nvcc, "-std=c++17", "-I", include, "-arch", options.arch, "-lineinfo", str(SOURCE)]
+    compile_command = [nvcc, "-std=c++17", "-I", include, "-arch", options.arch, "-lineinfo", str(options.source)]
     done = subprocess.run([*compile_command, "-o", str(program)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(f"error: {' '.join(compile_command)}\n{done.stdout}{done.stderr}", file=sys.stderr)
@@ -96,11 +97,12 @@ def measure(options: argparse.Namespace, nvcc: str, tool: str, folder: Path) -> 
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = list(pool.map(lambda run: run_one(run, program, tool, options.timeout, ends), wanted))
     trouble = probe(program, options.timeout)
+    chosen = "" if options.source == SOURCE else f" --source {os.path.relpath(options.source, ROOT)}"
     record = {
         "schema_version": 1,
         "environment": describe_environment(nvcc, tool),
         "command": f"python benchmarks/compute_sanitizer.py {options.out.name} --jobs {options.jobs} "
-        f"--timeout {options.timeout:g} --budget {options.budget:g} --arch {options.arch}",
+        f"--timeout {options.timeout:g} --budget {options.budget:g} --arch {options.arch}{chosen}",
         "started": started,
         "device_after": trouble or "healthy",
         "runs": [asdict(run) for run in runs],
