@@ -46,6 +46,21 @@ CHOSEN = (
     "attn_merge_states.bf16.d96",
     "stream_read.u4",
 )
+# In `make check`; all of them in `make full`.
+IN_CHECK = (
+    "attn_decode_split_kv.fp16.d96",
+    "attn_decode_split_kv_mma.bf16.d64",
+    "attn_decode_split_kv_mma.bf16.d64.reload",
+    "attn_paged_decode_split_kv.fp16.d96",
+    "attn_paged_decode_split_kv_mma.bf16.d64.s1",
+    "fa_split_gqa.bf16.d64",
+    "fa_split_gqa.bf16.d64.s1.p1",
+    "attn_prefill_split_q.bf16.d64.l8",
+    "attn_prefill_split_q_mma.bf16.d64.p1",
+    "attn_combine.bf16.d64",
+    "attn_merge_states.bf16.d96",
+    "stream_read.u4",
+)
 AXES = ("stages", "block_kv", "q_frag", "paged", "lanes")  # those that change what threads do beside each other
 
 # A sequence without keys, splits without any, rows in two passes, buffers that are refilled; sizes that end no tile.
@@ -82,6 +97,7 @@ def cases_of(chosen: Variant) -> tuple[Case, ...]:
 def test_every_kernel_and_every_way_to_load_a_tile_is_there() -> None:
     chosen = [variant(name) for name in CHOSEN]
     assert {each.kernel.name for each in chosen} == set(REGISTRY.kernels)
+    assert {variant(name).kernel.name for name in IN_CHECK} == set(REGISTRY.kernels)
     for kernel in REGISTRY.kernels.values():
         values = [dict(each.values) for each in chosen if each.kernel.name == kernel.name]
         for axis in kernel.axes:
@@ -90,26 +106,32 @@ def test_every_kernel_and_every_way_to_load_a_tile_is_there() -> None:
 
 
 @pytest.fixture(scope="module")
-def target() -> Callable[[Sanitizer], StandaloneTarget]:
-    """The runner of one check with every chosen variant."""
-    built: dict[Sanitizer, StandaloneTarget] = {}
+def target() -> Callable[[Sanitizer, str], StandaloneTarget]:
+    """The runner of one check with the variants of `make check`, or with all that are chosen."""
+    built: dict[tuple[Sanitizer, bool], StandaloneTarget] = {}
 
-    def find(sanitizer: Sanitizer) -> StandaloneTarget:
-        if sanitizer not in built:
-            variants = with_combines(REGISTRY, [variant(name) for name in CHOSEN])
+    def find(sanitizer: Sanitizer, name: str) -> StandaloneTarget:
+        key = sanitizer, name in IN_CHECK
+        if key not in built:
+            names = IN_CHECK if name in IN_CHECK else CHOSEN
+            variants = with_combines(REGISTRY, [variant(name) for name in names])
             folder = ensure_built(REGISTRY, variants, arch=DEFAULT_ARCH, backend="emulator", sanitizer=sanitizer)
-            built[sanitizer] = StandaloneTarget(recorder_for(REGISTRY), folder / RUNNER_NAME)
-        return built[sanitizer]
+            built[key] = StandaloneTarget(recorder_for(REGISTRY), folder / RUNNER_NAME)
+        return built[key]
 
     return find
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize(
+    "name", [name if name in IN_CHECK else pytest.param(name, marks=pytest.mark.full) for name in CHOSEN]
+)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
-def test_a_kernel_is_clean(target: Callable[[Sanitizer], StandaloneTarget], sanitizer: Sanitizer, name: str) -> None:
+def test_a_kernel_is_clean(
+    target: Callable[[Sanitizer, str], StandaloneTarget], sanitizer: Sanitizer, name: str
+) -> None:
     chosen = variant(name)
     cases = cases_of(chosen)
-    result = run_standalone(target(sanitizer), Selection(chosen, cases))
+    result = run_standalone(target(sanitizer, name), Selection(chosen, cases))
     assert [f"{failure.case_id}: {failure.message}" for failure in result.failures] == []
     assert result.case_ids == tuple(case.id for case in cases)
 
