@@ -41,7 +41,7 @@ Examples:
   sparkctl test --last-failed                       what failed last time
   sparkctl test --backend cuda --full --junit test.xml
   sparkctl test attn_combine --runner               no Python beside them
-  sparkctl test 'attn_*_mma' --sanitize race        data races, in the emulator
+  sparkctl test 'attn_*_mma' --sanitize race        data races
   sparkctl test my_kernel.cu --sanitize memory      a program of your own
   sparkctl test attn_combine --export cases/        files for sparkctl-runner
 
