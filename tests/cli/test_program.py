@@ -164,7 +164,14 @@ def test_ctrl_c_ends_a_program_that_never_ends(call: Call, odd: Path) -> None:
     call(odd, *WATCHED, code=0)  # built, so that what follows is the run
     command = [sys.executable, "-m", "sparkctl", "--project", str(ROOT), "test", str(odd), *WATCHED]
     environ = {**os.environ, "HOW": "forever", "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     try:
         children = wait_for_child(process.pid)
         process.send_signal(signal.SIGINT)
