@@ -254,12 +254,12 @@ PLANTED = {
         "<< (lane_id() / LANES * LANES + LANES)",
     ),
 }
-IN_CHECK = {  # one of each check: every one is a build of its own
+PLANTED_IN_CHECK = {  # one of each check: every one is a build of its own
     "weights are read before the warp has written them",
     "a tile ends one key late",
     "the offset of a page is formed in 32 bits",
 }
-assert {PLANTED[name].sanitizer for name in IN_CHECK} == set(SANITIZERS)
+assert {PLANTED[name].sanitizer for name in PLANTED_IN_CHECK} == set(SANITIZERS)
 
 
 def plant(root: Path, planted: Planted) -> str:
@@ -277,7 +277,7 @@ def plant(root: Path, planted: Planted) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in IN_CHECK else pytest.param(name, marks=pytest.mark.full) for name in PLANTED]
+    "name", [name if name in PLANTED_IN_CHECK else pytest.param(name, marks=pytest.mark.full) for name in PLANTED]
 )
 def test_a_planted_fault_is_found_in_the_kernels_terms(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
