@@ -52,6 +52,12 @@ def load_state(folder: Path) -> FolderState:
         return FolderState()
 
 
+def inputs_of(folder: Path) -> dict[str, Mapping[str, str]]:
+    """For each edge that was built: the project's files that it was made from, and their digests."""
+    records = load_state(folder).edges.items()
+    return {name: record.inputs for name, record in records if UNKNOWN not in record.inputs.values()}
+
+
 def save_state(folder: Path, state: FolderState) -> None:
     """Write atomically."""
     edges = {name: asdict(record) for name, record in sorted(state.edges.items())}

@@ -140,7 +140,8 @@ def test(
     from sparkctl.render.suite_progress import SuiteProgress
     from sparkctl.render.test import report_json, show_report
     from sparkctl.workflows.program import ProgramOptions
-    from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
+    from sparkctl.workflows.suite import SuiteOptions
+    from sparkctl.workflows.test import plan_suite, run_suite
 
     cli = cli_context(ctx)
     if program := program_among(kernels or ()):

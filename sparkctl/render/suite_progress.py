@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.testing.model import Case, DecodeCase
 from sparkctl.testing.results import Selection
 from sparkctl.testing.suite import Outcome
-from sparkctl.workflows.test import SuitePlan
+from sparkctl.workflows.suite import SuitePlan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +18,7 @@ BASE_WORK = 20_000  # of a case beside its scores, in scores: the estimate count
 
 
 class SuiteProgress:
-    """A `sparkctl.workflows.test.Watcher` on stderr."""
+    """A `sparkctl.workflows.suite.Watcher` on stderr."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console

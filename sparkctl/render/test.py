@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.render.console import PIPE_WIDTH, plain_table
 from sparkctl.testing.results import VariantResult
 from sparkctl.workflows.rerun import repeat_command, rerun_command
-from sparkctl.workflows.test import SuiteReport
+from sparkctl.workflows.suite import SuiteReport
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

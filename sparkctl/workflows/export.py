@@ -18,7 +18,8 @@ from sparkctl.testing.export import Recorder, export_case, recorder_for, refusal
 from sparkctl.testing.model import Case
 from sparkctl.testing.results import CaseSkip, Selection
 from sparkctl.testing.suite import Outcome, one_torch_thread
-from sparkctl.workflows.test import SuiteOptions, SuitePlan, Watcher, runner_options
+from sparkctl.workflows.suite import SuiteOptions, SuitePlan, Watcher
+from sparkctl.workflows.test import runner_options
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sparkctl.build.program import require_program
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry import Registry
 from sparkctl.toolchain import start_tool
-from sparkctl.workflows.test import AsyncMode, Schedule
+from sparkctl.workflows.suite import AsyncMode, Schedule
 
 TOLD_LINES = 200  # of what a program says: a report is one screen, and a run-away program must not fill the memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from sparkctl.registry import Variant
-from sparkctl.workflows.test import SuiteOptions, SuiteReport
+from sparkctl.workflows.suite import SuiteOptions, SuiteReport
 
 
 def rerun_command(report: SuiteReport, variant: Variant, case_id: str) -> str:

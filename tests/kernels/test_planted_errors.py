@@ -13,7 +13,8 @@ import pytest
 
 from sparkctl.registry import load_registry
 from sparkctl.testing.results import VariantResult
-from sparkctl.workflows.test import SuiteOptions, plan_suite, run_suite
+from sparkctl.workflows.suite import SuiteOptions
+from sparkctl.workflows.test import plan_suite, run_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 DECODE = "attn_decode_split_kv_mma.bf16.d64"
