@@ -64,7 +64,10 @@ def test_it_is_read_back_and_code_that_no_verdict_is_about_is_dropped(tmp_path: 
     assert recall(path) == VerdictBook((changed,), {code_key(OTHER): OTHER})
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 2}', '{"schema_version": 1, "verdicts": [{"a": 1}]}'])
+UNREADABLE = ["", "{", "[]", '{"schema_version": 2}', '{"schema_version": 1, "verdicts": [{"a": 1}]}']
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
 def test_a_file_that_cannot_be_read_counts_as_none_and_is_written_anew(tmp_path: Path, text: str) -> None:
     path = tmp_path / "verdicts.json"
     path.write_text(text)
