@@ -151,7 +151,7 @@ PLANTED = {
         "sinks_once",
     ),
     "a sink leaves the maximum where it was": Planted(
-        "attention/softmax.cuh", "row.max = max;", "", COMBINE, "sinks_without_keys"
+        "attention/softmax.cuh", "row.max = max;", "", COMBINE, "sinks_once"
     ),
     "the causal mask of prefill is aligned top-left": Planted(
         "attention/geometry.h",
