@@ -46,6 +46,8 @@ class CommandRow:
 COMMANDS = (
     CommandRow("build", "Compile what changed, one object per variant."),
     CommandRow("regs", "Registers, spills, shared memory and occupancy of every variant."),
+    CommandRow("sass", "Machine code of variants: instruction mix, listing, source lines."),
+    CommandRow("ptx", "PTX of variants: the same of what nvcc hands to ptxas."),
     CommandRow("test", "Run the kernels' cases against the fp64 reference."),
     CommandRow("bench", "Time kernels on a device, with noise, ceilings and peers."),
     CommandRow("list", "Kernels, their axes and what is built."),

@@ -36,6 +36,7 @@ class Toolchain:
     cuobjdump: Path | None
     cuda_include_dirs: tuple[Path, ...]  # cuda_bf16.h and the like, for the emulator and the binding
     memory_folder: Path  # where answers of probes are kept
+    nvdisasm: Path | None = None
 
     def require_nvcc(self) -> Nvcc:
         """nvcc, or MissingTool that says how to get it."""
@@ -63,6 +64,15 @@ class Toolchain:
             raise MissingTool("no CUDA headers (cuda_bf16.h)", hint=WHEELS_HINT)
         return self.cuda_include_dirs
 
+    def require_disassembler(self) -> tuple[Path, Path]:
+        """cuobjdump and nvdisasm, or MissingTool."""
+        tools = {"cuobjdump": self.cuobjdump, "nvdisasm": self.nvdisasm}
+        if missing := [name for name, path in tools.items() if path is None]:
+            message = f"no {' and no '.join(missing)}: looked beside nvcc, at the nvidia wheels and on PATH"
+            raise MissingTool(message, hint=WHEELS_HINT)
+        assert self.cuobjdump and self.nvdisasm
+        return self.cuobjdump, self.nvdisasm
+
     def describe_compiler(self, *, cuda: bool) -> CompilerChoice:
         """The compiler of the kernels: nvcc, or g++ for the emulator."""
         if cuda:
@@ -86,18 +96,19 @@ def find_toolchain(*, nvcc: str | None = None, environ: Mapping[str, str] = os.e
         host=host,
         ninja=find_program("ninja", environ),
         ccache=find_program("ccache", environ),
-        cuobjdump=_find_cuobjdump(found, environ),
+        cuobjdump=_find_beside("cuobjdump", found, environ),
         cuda_include_dirs=found.include_dirs if found else _wheels_headers(),
         memory_folder=user_cache_folder(environ),
+        nvdisasm=_find_beside("nvdisasm", found, environ),
     )
 
 
-def _find_cuobjdump(nvcc: Nvcc | None, environ: Mapping[str, str]) -> Path | None:
+def _find_beside(name: str, nvcc: Nvcc | None, environ: Mapping[str, str]) -> Path | None:
     roots = [nvcc.root] if nvcc else []
     if wheels := wheels_root():
         roots.append(wheels)
-    beside = (root / "bin" / "cuobjdump" for root in roots)
-    return next((path for path in beside if path.is_file()), None) or find_program("cuobjdump", environ)
+    beside = (root / "bin" / name for root in roots)
+    return next((path for path in beside if path.is_file()), None) or find_program(name, environ)
 
 
 def _wheels_headers() -> tuple[Path, ...]:

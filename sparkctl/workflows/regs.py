@@ -122,7 +122,7 @@ def report_regs(
             for row in read_variant(folder, variant, arch)
         ),
         left_out=tuple(
-            LeftOut(variant, arch, _why_left_out(variant, arch))
+            LeftOut(variant, arch, why_left_out(variant, arch))
             for variant in selected
             for arch in wanted
             if variant not in wanted[arch]
@@ -188,7 +188,8 @@ def verify_with_objects(report: RegsReport, toolchain: Toolchain) -> tuple[str, 
     return tuple(differences)
 
 
-def _why_left_out(variant: Variant, arch: Arch) -> str:
+def why_left_out(variant: Variant, arch: Arch) -> str:
+    """Of a variant that the arch cannot run."""
     if not arch.supports(variant.kernel.min_arch):
         return f"needs {variant.kernel.min_arch}"
     most = limits_for(arch).smem_per_block_optin

@@ -1,0 +1,54 @@
+"""`sparkctl sass`: the machine code of a variant, and its instruction mix."""
+
+from __future__ import annotations
+
+import typer
+
+from sparkctl.cli.options import Archs, Dtype, HeadDim, Json, Kernels, Profile, Sets, Where, cli_context
+from sparkctl.cli.sass_show import ByLine, Listing, show_code
+
+HELP = """The machine code (SASS) of variants: the instruction mix, the listing, the count of each source line.
+
+Builds what is missing and disassembles the object with nvdisasm. Needs no GPU.
+
+\b
+Examples:
+  sparkctl sass attn_decode_split_kv_mma.bf16.d128      one: the whole mix
+  sparkctl sass attn_decode_split_kv_mma --dtype bf16   a row a variant
+  sparkctl sass attn_combine.bf16.d64 --listing
+  sparkctl sass attn_combine.bf16.d64 --listing --profile lineinfo
+  sparkctl sass attn_combine.bf16.d64 --by-line --profile lineinfo
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sass", help=HELP)(sass)
+
+
+def sass(
+    context: typer.Context,
+    kernels: Kernels = None,
+    arch: Archs = None,
+    profile: Profile = "release",
+    sets: Sets = None,
+    where: Where = None,
+    head_dim: HeadDim = None,
+    dtype: Dtype = None,
+    listing: Listing = False,
+    by_line: ByLine = False,
+    json: Json = False,
+) -> None:
+    """Read the options; the rest is the same for PTX."""
+    show_code(
+        cli_context(context),
+        "sass",
+        kernels or (),
+        arch=arch,
+        profile=profile,
+        sets=sets or (),
+        where=(where, head_dim, dtype),
+        listing=listing,
+        by_line=by_line,
+        json=json,
+    )
