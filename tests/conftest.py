@@ -1,12 +1,17 @@
-"""What every test starts from: no terminal width and no settings inherited from whoever runs the tests."""
+"""What every test starts from: no terminal width, no settings and no ignored interrupts of whoever runs the tests."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 INHERITED = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE")
+
+# A shell's background jobs ignore it, and so would every program that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

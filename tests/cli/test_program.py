@@ -170,7 +170,6 @@ def test_ctrl_c_ends_a_program_that_never_ends(call: Call, odd: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     try:
         children = wait_for_child(process.pid)

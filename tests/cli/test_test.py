@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -414,15 +414,6 @@ def test_a_real_run_on_the_emulator_passes(monkeypatch: pytest.MonkeyPatch, caps
     assert (data["passed"], data["cases"], data["variants"][0]["launches"]) == (True, 15, 15)
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """A shell's background jobs ignore SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_the_library_hands_back_as_an_error_is_no_failed_case(
     run: Run, ran: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,9 +431,7 @@ def test_an_interrupt_that_the_library_hands_back_as_an_error_is_no_failed_case(
 
 
 INTERRUPTIBLE = """
-import signal
 import sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from sparkctl.cli.app import main
 print("ready", file=sys.stderr, flush=True)
 sys.exit(main())
