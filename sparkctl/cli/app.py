@@ -49,6 +49,7 @@ COMMANDS = (
     CommandRow("sass", "Machine code of variants: instruction mix, listing, source lines."),
     CommandRow("ptx", "PTX of variants: the same of what nvcc hands to ptxas."),
     CommandRow("test", "Run the kernels' cases against the fp64 reference."),
+    CommandRow("accuracy", "Judge kernels against fp64, bit by bit, and in a model's answers."),
     CommandRow("bench", "Time kernels on a device, with noise, ceilings and peers."),
     CommandRow("list", "Kernels, their axes and what is built."),
     CommandRow("flags", "The registry: show flags, explain their values, check the file."),

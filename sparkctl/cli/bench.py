@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkctl.cli.options import Json, Kernels, Profile, Sets, Where, cli_context, load_project, parse_where
+from sparkctl.cli.options import (
+    Json,
+    Kernels,
+    Profile,
+    Sets,
+    Where,
+    cli_context,
+    load_project,
+    parse_where,
+    runtime_flags,
+)
 from sparkctl.errors import UsageError, WorkFailed
 
 if TYPE_CHECKING:
     from sparkctl.bench.axes import DecodeCase
-    from sparkctl.registry import Registry
     from sparkctl.workflows.bench_request import BenchRequest
 
 HELP = """Time decode kernels on a CUDA device against a measured read ceiling and other libraries.
@@ -134,7 +142,7 @@ def bench(
         peers = "none"  # the arms are each other's peers
     sets = parse_sets(registry, set_ or ())
     parsed = None if ab is None else parse_ab(registry, ab)
-    flags = _runtime_flags(registry, sets, without=None if parsed is None else parsed.name)
+    flags = runtime_flags(registry, sets, without=None if parsed is None else parsed.name)
     patterns = (*(kernels or ()), *(variant or ()))
     words = [*patterns, "--seq", seq, "--batch", batch, "--heads", heads, "--head-dim", head_dim, "--dtype", dtype]
     words += ["--page-size", page_size] if page_size is not None else []
@@ -159,14 +167,6 @@ def bench(
         command=shlex.join(["sparkctl", "bench", *words]),
     )
     _measure_and_show(ctx, request, save=save, json=json, csv=csv, markdown=markdown)
-
-
-def _runtime_flags(registry: Registry, sets: dict[str, str], *, without: str | None) -> dict[str, str]:
-    """Flags that are read at each call, from the environment and --set; of what --ab varies, only --set's."""
-    from sparkctl.registry.values import environment_values
-
-    given = {name: value for name, value in environment_values(registry, os.environ).items() if name != without}
-    return {name: value for name, value in {**given, **sets}.items() if registry.flags[name].kind == "runtime"}
 
 
 def _is_given(ctx: typer.Context, parameter: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,6 +70,14 @@ def parse_where(
         if shortcut:
             result.setdefault(axis, []).extend(split_commas(shortcut))
     return result
+
+
+def runtime_flags(registry: Registry, sets: Mapping[str, str], *, without: str | None) -> dict[str, str]:
+    """Flags that are read at each call, from the environment and --set; of what --ab varies, only --set's."""
+    from sparkctl.registry.values import environment_values
+
+    given = {name: value for name, value in environment_values(registry, os.environ).items() if name != without}
+    return {name: value for name, value in {**given, **sets}.items() if registry.flags[name].kind == "runtime"}
 
 
 def complete_kernels(context: typer.Context, incomplete: str) -> list[str]:

@@ -1,0 +1,158 @@
+"""Accuracy of attention kernels: error against fp64, the arms' bits, and what a model's answers make of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkctl.arch import Arch
+from sparkctl.bench.ab import Bits
+from sparkctl.bench.arms import count_differences
+from sparkctl.bench.results import Stamp
+from sparkctl.build import Progress, ensure_built, with_combines
+from sparkctl.interrupts import check_interrupt
+from sparkctl.registry import Registry
+from sparkctl.runtime import load_library
+from sparkctl.runtime.manifest import Backend
+from sparkctl.testing.arms import AttentionArm, Bench, attend
+from sparkctl.testing.logits import LogitScore, score_logits
+from sparkctl.testing.precision import AttentionShape, Precision, Problem, judge_outputs, make_problem, run_problems
+from sparkctl.testing.reference import attention_reference, plain_emulation
+from sparkctl.testing.stack import AttentionStack
+from sparkctl.testing.suite import one_torch_thread
+from sparkctl.workflows.accuracy_plan import HEADS, PAGE_SIZE, AccuracyRequest, plan_accuracy
+from sparkctl.workflows.stamp import read_stamp
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DECODE_SHAPES = (AttentionShape((1500,)), AttentionShape((640, 17, 333)), AttentionShape((300, 129), qo_len=4))
+PREFILL_SHAPES = (AttentionShape((200, 129), qo_len=129), AttentionShape((77,), qo_len=33))
+
+
+@dataclass(frozen=True, slots=True)
+class ArmReport:
+    """What one arm gave; `bits` against the first arm of its group, None for that itself."""
+
+    arm: AttentionArm
+    precision: Precision
+    bits: Bits | None
+    score: LogitScore
+
+    @property
+    def passed(self) -> bool:
+        return self.precision.passed and self.score.passed
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyReport:
+    """Every arm, and what a plain implementation of the dtype gives for the same inputs."""
+
+    request: AccuracyRequest
+    backend: Backend
+    device: str
+    arms: tuple[ArmReport, ...]
+    plain: Mapping[bool, tuple[Precision, LogitScore]]  # of decode (True) or prefill
+    stamp: Stamp
+    compiler: str
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.arms) and all(arm.passed for arm in self.arms)
+
+
+def run_accuracy(
+    registry: Registry,
+    request: AccuracyRequest,
+    *,
+    backend: Backend,
+    device: str,
+    arch: Arch,
+    at_arm: Callable[[int, int, str], None] = lambda number, total, label: None,
+    progress: Progress | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> AccuracyReport:
+    """Builds what is missing, runs every arm. UsageError where nothing asked for is an attention kernel."""
+    plan = plan_accuracy(registry, request, arch)
+    folder = ensure_built(
+        registry,
+        with_combines(registry, plan.variants),
+        arch=arch,
+        backend=backend,
+        profile=request.profile,
+        sets=request.sets,
+        environ=environ,
+        progress=progress,
+    )
+    library = load_library(folder)
+    if backend == "emulator":
+        library.configure_emulator()
+    bench = Bench(library, "emulator" if backend == "emulator" else "auto", PAGE_SIZE)
+    judges: dict[bool, Judge] = {}
+    reports: list[ArmReport] = []
+    total = sum(len(group) for group in plan.groups)
+    with one_torch_thread():
+        for group in plan.groups:
+            first: list[Tensor] | None = None
+            for arm in group:
+                check_interrupt()
+                at_arm(len(reports) + 1, total, arm.label)
+                if arm.is_decode not in judges:
+                    judges[arm.is_decode] = Judge(request, arm.is_decode, "cuda" if backend == "cuda" else "cpu")
+                judge, attention = judges[arm.is_decode], functools.partial(attend, arm, bench)
+                outputs = run_problems(judge.problems, attention)
+                bits = None if first is None else count_differences(first, outputs)
+                first = outputs if first is None else first
+                reports.append(ArmReport(arm, judge.precision(outputs), bits, judge.score(attention)))
+    return AccuracyReport(
+        request,
+        backend,
+        device,
+        tuple(reports),
+        {is_decode: judge.plain for is_decode, judge in judges.items()},
+        read_stamp(registry.root),
+        library.manifest.compiler,
+    )
+
+
+class Judge:
+    """The inputs and references of decode, or of prefill."""
+
+    def __init__(self, request: AccuracyRequest, is_decode: bool, device: str) -> None:
+        import torch
+
+        self._is_decode, self._dtype = is_decode, request.dtype
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[request.dtype]
+        shapes = DECODE_SHAPES if is_decode else PREFILL_SHAPES
+        heads = (HEADS.num_qo_heads, HEADS.num_kv_heads)
+        self.problems: Sequence[Problem] = [
+            make_problem(shape, heads, request.head_dim, dtype, device, request.seed + number)
+            for number, shape in enumerate(shapes)
+        ]
+        self._stack = AttentionStack(request.stack, dtype, device, request.seed)
+        self._reference = self._stack.prefill_logits(exact_attention)
+        self._prompt = self._stack.prompt_caches(exact_attention)
+        self.plain = self._judge_plain()
+
+    def precision(self, outputs: Sequence[Tensor]) -> Precision:
+        return judge_outputs(self.problems, outputs, self._dtype)
+
+    def score(self, attention: Callable[[Tensor, Tensor, Tensor], Tensor]) -> LogitScore:
+        """Decode: of the steps behind a prompt that the reference attends to. Prefill: of every position."""
+        if not self._is_decode:
+            return score_logits(self._stack.prefill_logits(attention), self._reference)
+        steps = self._stack.decode_logits(attention, self._prompt)
+        return score_logits(steps, self._stack.step_rows(self._reference))
+
+    def _judge_plain(self) -> tuple[Precision, LogitScore]:
+        """Of the emulation in torch: what the dtype alone costs."""
+        outputs = [problem.plain for problem in self.problems]
+        return self.precision(outputs), self.score(lambda q, k, v: plain_emulation(q, k, v, causal=True))
+
+
+def exact_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """fp64."""
+    return attention_reference(q, k, v, causal=True)[0]
