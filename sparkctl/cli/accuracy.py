@@ -32,9 +32,9 @@ stay close to those of fp64 attention (docs/accuracy.md).
 
 \b
 Examples:
-  sparkctl accuracy                                    what the operators choose
+  sparkctl accuracy                               what the operators choose
   sparkctl accuracy fa_split_gqa --ab FAPIPE=0,1
-  sparkctl accuracy attn_decode_split_kv_mma --ab stages=1,2 --markdown
+  sparkctl accuracy attn_decode_split_kv_mma --ab stages=1,2
   sparkctl accuracy 'attn_prefill_*' --head-dim 64 --dtype fp16
   sparkctl accuracy --set fast_math=0 --backend cuda
 

@@ -60,7 +60,8 @@ class AttentionStack:
 
         def weight(rows: int, columns: int, gain: float = 1.0) -> Tensor:
             values = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
-            return (values * (gain / rows**0.5)).to(device)
+            scaled: Tensor = values * (gain / rows**0.5)
+            return scaled.to(device)
 
         q_width, kv_width = shape.num_qo_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         self.layers = tuple(
@@ -123,7 +124,8 @@ class AttentionStack:
 
     def _heads(self, x: Tensor) -> Tensor:
         """[batch, positions, heads * head_dim] -> [batch, positions, heads, head_dim], rounded to the dtype."""
-        return x.unflatten(-1, (-1, self.shape.head_dim)).to(self.dtype)
+        heads: Tensor = x.reshape(*x.shape[:-1], -1, self.shape.head_dim)
+        return heads.to(self.dtype)
 
 
 def normalized(x: Tensor) -> Tensor:
