@@ -23,7 +23,7 @@ from sparkctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sparkctl.cli.options import CliContext
-    from sparkctl.workflows.regs import RegsReport
+    from sparkctl.workflows.regs_model import RegsReport
 
 HELP = """Registers, spills, stack, shared memory, barriers and occupancy of every variant.
 

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sparkctl.render.regs import describe_step, function_name, percent_text, variant_label
+from sparkctl.render.regs import describe_step
+from sparkctl.render.regs_columns import function_name, known, percent_text, tests_cell
 from sparkctl.resources import ResourceUsage
-from sparkctl.workflows.regs import KernelReport, RegsReport
+from sparkctl.workflows.regs_model import KernelReport, RegsReport
+from sparkctl.workflows.tested import LastTest
 
 MARKDOWN_HEADERS = (
     "variant",
@@ -27,6 +29,7 @@ MARKDOWN_HEADERS = (
     "warps/SM",
     "occupancy %",
     "limiters",
+    "tests",
 )
 CSV_NAMES = (
     "variant",
@@ -71,20 +74,19 @@ def regs_markdown(report: RegsReport) -> str:
     """A table for a pull request: spills in bold, what it was built with below."""
     lines = [
         f"| {' | '.join(MARKDOWN_HEADERS)} |",
-        f"| --- | --- | {' | '.join(['---:'] * (len(MARKDOWN_HEADERS) - 3))} | --- |",
+        f"| --- | --- | {' | '.join(['---:'] * (len(MARKDOWN_HEADERS) - 4))} | --- | --- |",
     ]
     for row in report.rows:
-        cells = [variant_label(row, report)]
-        cells += [row.arch.name, str(row.variant.block_threads), str(row.registers)]
+        occupied = row.occupancy
+        cells = [row.name, row.arch.name, known(row.block_threads), str(row.registers)]
         cells += [_bold(row.usage.spill_store_bytes), _bold(row.usage.spill_load_bytes), str(row.usage.stack_bytes)]
-        cells += [str(row.static_smem_bytes), str(row.dynamic_smem_bytes)]
-        cells += ["–" if row.usage.barriers is None else str(row.usage.barriers)]
-        cells += [
-            str(row.occupancy.blocks_per_sm),
-            str(row.occupancy.warps_per_sm),
-            percent_text(row.occupancy.percent),
-        ]
-        cells += [", ".join(name.replace("_", " ") for name in row.occupancy.limiters)]
+        cells += [known(row.static_smem_bytes), str(row.dynamic_smem_bytes), known(row.usage.barriers)]
+        if occupied is None:
+            cells += ["–"] * 4
+        else:
+            cells += [str(occupied.blocks_per_sm), str(occupied.warps_per_sm), percent_text(occupied.percent)]
+            cells += [", ".join(name.replace("_", " ") for name in occupied.limiters)]
+        cells += [f"**{tests_cell(row)}**" if tests_cell(row).startswith("!") else tests_cell(row)]
         lines.append(f"| {' | '.join(cells)} |")
     sets = "".join(f", {name}={value}" for name, value in report.sets.items())
     return "\n".join([*lines, "", f"{report.compiler}, profile {report.profile}{sets}"]) + "\n"
@@ -93,11 +95,12 @@ def regs_markdown(report: RegsReport) -> str:
 def _kernel_json(row: KernelReport) -> dict[str, Any]:
     usage, occupied = row.usage, row.occupancy
     return {
-        "variant": row.variant.name,
-        "kernel": row.variant.kernel.name,
-        "axes": dict(row.variant.values),
+        "name": row.name,
+        "variant": row.variant.name if row.variant else None,
+        "kernel": row.kernel,
+        "axes": dict(row.variant.values) if row.variant else None,
         "arch": row.arch.name,
-        "block_threads": row.variant.block_threads,
+        "block_threads": row.block_threads,
         "function": usage.function,
         "demangled": usage.demangled,
         "short_name": function_name(row),
@@ -111,7 +114,9 @@ def _kernel_json(row: KernelReport) -> dict[str, Any]:
         "dynamic_smem_bytes": row.dynamic_smem_bytes,
         "barriers": usage.barriers,
         "constant_bytes": usage.constant_bytes,
-        "occupancy": {
+        "occupancy": None
+        if occupied is None
+        else {
             "blocks_per_sm": occupied.blocks_per_sm,
             "warps_per_sm": occupied.warps_per_sm,
             "percent": round(occupied.percent, 2),
@@ -125,9 +130,16 @@ def _kernel_json(row: KernelReport) -> dict[str, Any]:
             "percent": round(row.next_step.percent, 2),
             "text": describe_step(row.next_step),
         },
+        "tests": None if row.tested is None else _test_json(row.tested),
         "calls": [_call_json(call) for call in row.calls],
         "log": str(row.log),
     }
+
+
+def _test_json(tested: LastTest) -> dict[str, Any]:
+    verdict = asdict(tested.verdict)
+    names = ("backend", "device", "arch", "cases", "failed", "whole", "commit", "dirty", "time")
+    return {"of_this_code": tested.current, **{name: verdict[name] for name in names}}
 
 
 def _call_json(call: ResourceUsage) -> dict[str, Any]:
@@ -141,19 +153,21 @@ def _call_json(call: ResourceUsage) -> dict[str, Any]:
 
 
 def _flat_row(row: KernelReport) -> Mapping[str, object]:
-    data = _kernel_json(row)
+    data, occupied = _kernel_json(row), row.occupancy
     return {
         **{name: data[name] for name in CSV_NAMES},
-        "blocks_per_sm": row.occupancy.blocks_per_sm,
-        "warps_per_sm": row.occupancy.warps_per_sm,
-        "occupancy_percent": data["occupancy"]["percent"],
-        "limiters": "+".join(row.occupancy.limiters),
+        "variant": row.name,
+        "blocks_per_sm": occupied.blocks_per_sm if occupied else None,
+        "warps_per_sm": occupied.warps_per_sm if occupied else None,
+        "occupancy_percent": data["occupancy"]["percent"] if occupied else None,
+        "limiters": "+".join(occupied.limiters) if occupied else None,
         "next_blocks_per_sm": row.next_step.blocks_per_sm if row.next_step else None,
         "registers_fewer": row.next_step.registers_fewer if row.next_step else None,
         "smem_bytes_fewer": row.next_step.smem_bytes_fewer if row.next_step else None,
         "function": row.usage.function,
+        "tests": None if row.tested is None else tests_cell(row).removeprefix("!"),
     }
 
 
-def _bold(spill: int) -> str:
-    return f"**{spill}**" if spill else "0"
+def _bold(spill: int | None) -> str:
+    return f"**{spill}**" if spill else known(spill)

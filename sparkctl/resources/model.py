@@ -19,8 +19,8 @@ class ResourceUsage:
     arch: str | None  # sm_90a; None where the log does not say
     kind: Literal["entry", "device"]
     registers: int | None  # per thread
-    spill_store_bytes: int
-    spill_load_bytes: int
+    spill_store_bytes: int | None  # None where they are not recorded, as in objects
+    spill_load_bytes: int | None
     stack_bytes: int  # this function's own frame
     cumulative_stack_bytes: int | None  # with its callees; None where the log does not say
     static_smem_bytes: int | None  # None where relocatable code leaves it to the linker
@@ -35,4 +35,4 @@ class ResourceUsage:
 
     @property
     def spills(self) -> bool:
-        return self.spill_store_bytes > 0 or self.spill_load_bytes > 0
+        return bool(self.spill_store_bytes or self.spill_load_bytes)

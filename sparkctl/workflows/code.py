@@ -22,7 +22,8 @@ from sparkctl.resources.code import Function, Instruction, Kind, LineCount, Mix,
 from sparkctl.resources.ptx import parse_ptx, ptx_kind
 from sparkctl.resources.sass import GROUPS, parse_sass, sass_kind
 from sparkctl.toolchain import Toolchain, run_tool
-from sparkctl.workflows.regs import LeftOut, why_left_out
+from sparkctl.workflows.regs import why_left_out
+from sparkctl.workflows.regs_model import LeftOut
 
 Form = Literal["sass", "ptx"]
 KINDS: Mapping[Form, Callable[[Instruction], Kind]] = {"sass": sass_kind, "ptx": ptx_kind}

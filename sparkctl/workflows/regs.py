@@ -4,69 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.arch import Arch, limits_for
 from sparkctl.build import Progress, plan_build, raise_failures, run_build
 from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.registry import Registry, Variant, runs_on, select_variants
-from sparkctl.resources import (
-    NextStep,
-    Occupancy,
-    ResourceUsage,
-    compare_with_object,
-    next_step,
-    occupancy,
-    parse_ptxas,
-    parse_resource_usage,
-)
+from sparkctl.resources import compare_with_object, parse_ptxas, parse_resource_usage
 from sparkctl.toolchain import Toolchain, run_tool
-
-
-@dataclass(frozen=True, slots=True)
-class KernelReport:
-    """One entry function of one variant on one arch: what the compiler said, and what an SM makes of it."""
-
-    variant: Variant
-    arch: Arch
-    usage: ResourceUsage
-    registers: int  # per thread
-    static_smem_bytes: int
-    occupancy: Occupancy
-    next_step: NextStep | None
-    calls: tuple[ResourceUsage, ...]  # device functions that stayed calls; their stack and spills are their own
-    log: Path
-
-    @property
-    def dynamic_smem_bytes(self) -> int:
-        """From the registry: the compiler does not know it."""
-        return self.variant.dynamic_smem_bytes
-
-    @property
-    def spills(self) -> bool:
-        return self.usage.spills or any(call.spills for call in self.calls)
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A selected variant that an arch cannot run."""
-
-    variant: Variant
-    arch: Arch
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RegsReport:
-    """Rows in registry order, each variant's archs together."""
-
-    compiler: str
-    profile: str
-    sets: Mapping[str, str]
-    archs: tuple[Arch, ...]
-    rows: tuple[KernelReport, ...]
-    left_out: tuple[LeftOut, ...]
+from sparkctl.workflows.regs_model import KernelReport, LeftOut, RegsReport, report_kernel, subject_of
+from sparkctl.workflows.tested import LastTest, LastTests
 
 
 def report_regs(
@@ -109,6 +56,7 @@ def report_regs(
     ]
     raise_failures(run_build(plans, progress=progress))
     folders = {plan.arch: plan.folder for plan in plans}
+    tests = LastTests(registry, environ)
     return RegsReport(
         compiler=f"nvcc {nvcc.version}",
         profile=profile,
@@ -119,7 +67,7 @@ def report_regs(
             for variant in selected
             for arch, folder in folders.items()
             if variant in wanted[arch]
-            for row in read_variant(folder, variant, arch)
+            for row in read_variant(folder, variant, arch, tests.of(variant.name, arch, profile, sets or {}))
         ),
         left_out=tuple(
             LeftOut(variant, arch, why_left_out(variant, arch))
@@ -130,7 +78,9 @@ def report_regs(
     )
 
 
-def read_variant(folder: Path, variant: Variant, arch: Arch) -> tuple[KernelReport, ...]:
+def read_variant(
+    folder: Path, variant: Variant, arch: Arch, tested: LastTest | None = None
+) -> tuple[KernelReport, ...]:
     """The report of one built variant: one row per entry function of its log. WorkFailed names an unusable log."""
     path = folder / "obj" / f"{variant.name}.ptxas"
     try:
@@ -144,34 +94,9 @@ def read_variant(folder: Path, variant: Variant, arch: Arch) -> tuple[KernelRepo
     if not entries:
         raise WorkFailed(f"{path}: no kernel for {arch.name} in it", hint="sparkctl build writes it again")
     calls = tuple(usage for usage in usages if not usage.is_entry)
-    return tuple(report_kernel(variant, arch, entry, calls, path) for entry in entries)
-
-
-def report_kernel(
-    variant: Variant, arch: Arch, usage: ResourceUsage, calls: tuple[ResourceUsage, ...], log: Path
-) -> KernelReport:
-    """Joins the log's numbers with the registry's block and dynamic shared memory. Pure."""
-    registers, static_smem = usage.registers, usage.static_smem_bytes
-    if registers is None or static_smem is None:
-        raise WorkFailed(f"{log}: {usage.demangled} is relocatable code", hint="its numbers are final after the link")
-    threads, smem = variant.block_threads, static_smem + variant.dynamic_smem_bytes
-    return KernelReport(
-        variant=variant,
-        arch=arch,
-        usage=usage,
-        registers=registers,
-        static_smem_bytes=static_smem,
-        occupancy=occupancy(
-            arch,
-            threads=threads,
-            registers=registers,
-            static_smem=static_smem,
-            dynamic_smem=variant.dynamic_smem_bytes,
-            barriers=usage.barriers,
-        ),
-        next_step=next_step(arch, threads=threads, registers=registers, smem=smem, barriers=usage.barriers),
-        calls=calls,
-        log=log,
+    return tuple(
+        report_kernel(subject_of(variant, tested, entry if len(entries) > 1 else None), arch, entry, calls, path)
+        for entry in entries
     )
 
 

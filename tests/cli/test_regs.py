@@ -5,7 +5,7 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from sparkctl.cli.app import main
-from sparkctl.toolchain import HostCompiler, Nvcc, Toolchain
+from sparkctl.testing.verdicts import Verdict, code_key, remember
+from sparkctl.toolchain import HostCompiler, Nvcc, Toolchain, hash_files
 
 REGISTRY = """\
 version: 1
@@ -103,10 +104,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setattr("sparkctl.build.archs.default_archs", lambda: (_arch("sm_90"),))
     monkeypatch.chdir(tmp_path)
 
-    def call(*words: str, columns: int | None = None) -> Screen:
+    def call(*words: str, columns: int | None = None, before: list[str] | None = None) -> Screen:
         monkeypatch.setenv("COLUMNS", str(columns)) if columns else monkeypatch.delenv("COLUMNS", raising=False)
         capsys.readouterr()
-        code = main(["regs", *words])
+        code = main([*(before or []), "regs", *words])
         captured = capsys.readouterr()
         return Screen(code, "\n".join(line.rstrip() for line in captured.out.splitlines()), captured.err)
 
@@ -157,6 +158,7 @@ bf16           128    32         0      0    2048        0    1   16   64  100.0
 ! ring.fp16.d256 cannot launch on sm_90: too many registers
 lim: W warps, R registers, S shared memory, B blocks, Bar barriers
 static smem is the compiler's, dynamic smem flags.yaml's; occupancy counts both and 1024 B reserved per block
+sparkctl test of 5 variants: 5 not tested
 nvcc 13.0.88, profile release
 """)
 
@@ -181,6 +183,7 @@ bf16         32         0      0    2048        0    1   16   64  100.0  W+R
 lim: W warps, R registers, S shared memory, B blocks, Bar barriers
 static smem is the compiler's, dynamic smem flags.yaml's; occupancy counts both
 and 1024 B reserved per block
+sparkctl test of 5 variants: 5 not tested
 nvcc 13.0.88, profile release
 """)
 
@@ -204,6 +207,7 @@ sm_86 leaves out ring.bf16.d256: needs 131072 bytes of dynamic shared memory, a 
 lim: W warps, R registers, S shared memory, B blocks, Bar barriers
 static smem is the compiler's, dynamic smem flags.yaml's; occupancy counts both and 1024 B reserved
 per block
+sparkctl test of 2 variants: 2 not tested
 nvcc 13.0.88, profile release
 """)
 
@@ -219,6 +223,7 @@ warped.bf16  sm_90a      128   168       0      0      0       0        0    1  
 
 sm_80 leaves out warped.bf16: needs sm_90a
 static smem is the compiler's, dynamic smem flags.yaml's; occupancy counts both and 1024 B reserved per block
+sparkctl test of 2 variants: 2 not tested
 nvcc 13.0.88, profile release
 """)
 
@@ -233,6 +238,7 @@ ring  sm_90
 bf16.d64      128   102       0      0      0     512    32768    1       4     16  25.0  regs     5: −6 regs
 
 static smem is the compiler's, dynamic smem flags.yaml's; occupancy counts both and 1024 B reserved per block
+sparkctl test of 1 variant: 1 not tested
 nvcc 13.0.88, profile release
 
 ring.bf16.d64  sm_90
@@ -264,16 +270,17 @@ registers
 static smem is the compiler's, dynamic smem
 flags.yaml's; occupancy counts both and 1024 B
 reserved per block
+sparkctl test of 2 variants: 2 not tested
 nvcc 13.0.88, profile release
 """)
 
 
 def test_markdown_is_a_table_for_a_pull_request(run: Run) -> None:
     assert run("ring", "--head-dim", "256", "--markdown").out == screen("""
-| variant | arch | threads | registers | spill stores B | spill loads B | stack B | static smem B | dynamic smem B | barriers | blocks/SM | warps/SM | occupancy % | limiters |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |
-| ring.bf16.d256 | sm_90 | 512 | 128 | **136** | **116** | 112 | 2048 | 131072 | 4 | 1 | 16 | 25.0 | registers, shared memory |
-| ring.fp16.d256 | sm_90 | 512 | 255 | 0 | 0 | 0 | 2048 | 131072 | 1 | 0 | 0 | 0.0 | registers |
+| variant | arch | threads | registers | spill stores B | spill loads B | stack B | static smem B | dynamic smem B | barriers | blocks/SM | warps/SM | occupancy % | limiters | tests |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |
+| ring.bf16.d256 | sm_90 | 512 | 128 | **136** | **116** | 112 | 2048 | 131072 | 4 | 1 | 16 | 25.0 | registers, shared memory | – |
+| ring.fp16.d256 | sm_90 | 512 | 255 | 0 | 0 | 0 | 2048 | 131072 | 1 | 0 | 0 | 0.0 | registers | – |
 
 nvcc 13.0.88, profile release
 """)
@@ -281,9 +288,9 @@ nvcc 13.0.88, profile release
 
 def test_csv_has_plain_numbers(run: Run) -> None:
     assert run("ring", "--head-dim", "256", "--csv").out == screen("""
-variant,arch,block_threads,registers,spill_store_bytes,spill_load_bytes,stack_bytes,static_smem_bytes,dynamic_smem_bytes,barriers,blocks_per_sm,warps_per_sm,occupancy_percent,limiters,next_blocks_per_sm,registers_fewer,smem_bytes_fewer,function
-ring.bf16.d256,sm_90,512,128,136,116,112,2048,131072,4,1,16,25.0,registers+shared_memory,2,64,17408,_Z11ring_kerneli
-ring.fp16.d256,sm_90,512,255,0,0,0,2048,131072,1,0,0,0.0,registers,1,127,0,_Z11ring_kerneli
+variant,arch,block_threads,registers,spill_store_bytes,spill_load_bytes,stack_bytes,static_smem_bytes,dynamic_smem_bytes,barriers,blocks_per_sm,warps_per_sm,occupancy_percent,limiters,next_blocks_per_sm,registers_fewer,smem_bytes_fewer,function,tests
+ring.bf16.d256,sm_90,512,128,136,116,112,2048,131072,4,1,16,25.0,registers+shared_memory,2,64,17408,_Z11ring_kerneli,
+ring.fp16.d256,sm_90,512,255,0,0,0,2048,131072,1,0,0,0.0,registers,1,127,0,_Z11ring_kerneli,
 """)
 
 
@@ -301,6 +308,7 @@ def test_json_has_everything(run: Run) -> None:
         "archs": ["sm_89"],
         "kernels": [
             {
+                "name": "ring.bf16.d64",
                 "variant": "ring.bf16.d64",
                 "kernel": "ring",
                 "axes": {"dtype": "bf16", "head_dim": 64},
@@ -341,11 +349,50 @@ def test_json_has_everything(run: Run) -> None:
                     "smem_bytes_fewer": 256,
                     "text": "3 blocks/SM (25.0 %) at 33024 bytes of smem, 256 fewer",
                 },
+                "tests": None,
                 "calls": [],
             }
         ],
         "left_out": [],
     }
+
+
+def keep(root: Path, variant: str, *, code: str = "ring.cu", **changes: object) -> None:
+    """A verdict of a test run, of the source as it is."""
+    files = {code: hash_files([root / code])}
+    verdict = Verdict(
+        variant, "emulator", "the emulator", "sm_90", "release", {}, 40, 0, True, "0123456789ab", False,
+        "2026-01-31T12:00:00+00:00", code_key(files),
+    )  # fmt: skip
+    remember(root / "build" / "test" / "verdicts.json", [replace(verdict, **changes)], {code_key(files): files})
+
+
+def test_the_last_test_of_each_variant_stands_beside_its_registers(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ring.cu").touch()
+    (tmp_path / "other.cu").write_text("before\n")
+    keep(tmp_path, "ring.bf16.d64")
+    keep(tmp_path, "ring.fp16.d64", failed=3)
+    keep(tmp_path, "ring.bf16.d256", whole=False)
+    keep(tmp_path, "ring.fp16.d256", code="other.cu")
+    (tmp_path / "other.cu").write_text("after\n")
+    lines = run("ring", columns=160).out.splitlines()
+    cells = {line.split()[0]: line.split()[-1] for line in lines if line.startswith("ring.")}
+    assert cells == {
+        "ring.bf16.d64": "pass", "ring.bf16.d256": "part", "ring.fp16.d64": "!3/40", "ring.fp16.d256": "old",
+    }  # fmt: skip
+    assert (
+        "! ring.fp16.d64 fails its tests: 3 of 40 cases failed on the emulator, commit 0123456789ab, "
+        "2026-01-31 12:00 UTC, of this very code"
+    ) in lines
+    assert "sparkctl test of 4 variants: 1 fail, 1 passed, 1 passed in part, 1 passed before a change" in lines
+    narrow = run("ring", columns=80).out
+    assert "! ring.fp16.d64 fails its tests: 3 of 40 cases failed" in narrow
+    details = run("ring.bf16.d64", before=["-v"]).out
+    assert "  tests      40 cases passed on the emulator, commit 0123456789ab, 2026-01-31 12:00" in details
+    kernels = json.loads(run("ring", "--json").out)["kernels"]
+    assert {k["variant"]: k["tests"] and (k["tests"]["failed"], k["tests"]["of_this_code"]) for k in kernels} == {
+        "ring.bf16.d64": (0, True), "ring.bf16.d256": (0, True), "ring.fp16.d64": (3, True), "ring.fp16.d256": (0, False),
+    }  # fmt: skip
 
 
 def test_json_says_what_an_arch_cannot_run(run: Run) -> None:

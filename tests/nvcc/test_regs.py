@@ -9,7 +9,8 @@ from sparkctl.arch import parse_archs
 from sparkctl.errors import SparkctlError
 from sparkctl.registry import load_registry
 from sparkctl.toolchain import Toolchain, find_native_archs, find_toolchain
-from sparkctl.workflows.regs import RegsReport, read_variant, report_regs, verify_with_objects
+from sparkctl.workflows.regs import read_variant, report_regs, verify_with_objects
+from sparkctl.workflows.regs_model import RegsReport
 
 pytestmark = pytest.mark.nvcc
 
