@@ -6,6 +6,7 @@ docs/registry.schema.json, is exported from here.
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,15 @@ def _whole_version(version: object) -> object:
     if type(version) is not int:
         raise PydanticCustomError("version_type", "not a whole number")
     return version
+
+
+def _day(value: object) -> object:
+    """A day as text, also where YAML made a date of it."""
+    text = value.isoformat() if isinstance(value, datetime.date) else value
+    try:
+        return datetime.date.fromisoformat(text).isoformat() if isinstance(text, str) else text
+    except ValueError as error:
+        raise PydanticCustomError("day", "not a day, as in 2027-01-31") from error
 
 
 Tool = Literal["nvcc", "ptxas", "host"]
@@ -78,8 +88,16 @@ class AxisSpec(Spec):
 
 class WaiverSpec(Spec):
     variant: Annotated[StrictStr, Field(description="A variant name or glob.")]
-    what: Annotated[StrictStr, Field(description="What is waived: spills, registers, …")]
+    what: Annotated[
+        Literal["registers", "spills", "stack", "smem", "barriers", "occupancy", "new", "gone"],
+        Field(description="Which difference from the pinned report is accepted."),
+    ]
     reason: Annotated[StrictStr, Field(min_length=1, description="Why.")]
+    expires: Annotated[
+        StrictStr,
+        BeforeValidator(_day),
+        Field(description="The last day on which it holds, as in 2027-01-31."),
+    ]
     arch: Annotated[StrictStr | None, Field(description="Only on this arch.")] = None
 
 

@@ -1,5 +1,7 @@
 """What the compiler says a kernel uses, and what an SM makes of it. Pure."""
 
+from sparkctl.resources.baseline import Baseline, decode_baseline, encode_baseline
+from sparkctl.resources.change import Change, Difference, Numbers, compare
 from sparkctl.resources.cuobjdump import ObjectUsage, compare_with_object, parse_resource_usage
 from sparkctl.resources.demangle import demangle, shorten
 from sparkctl.resources.model import ResourceUsage
@@ -7,13 +9,20 @@ from sparkctl.resources.occupancy import BlockLimits, NextStep, Occupancy, next_
 from sparkctl.resources.ptxas import parse_ptxas
 
 __all__ = [
+    "Baseline",
     "BlockLimits",
+    "Change",
+    "Difference",
     "NextStep",
+    "Numbers",
     "ObjectUsage",
     "Occupancy",
     "ResourceUsage",
+    "compare",
     "compare_with_object",
+    "decode_baseline",
     "demangle",
+    "encode_baseline",
     "next_step",
     "occupancy",
     "parse_ptxas",

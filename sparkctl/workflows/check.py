@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sparkctl.arch import KNOWN_ARCHS
@@ -12,6 +14,7 @@ from sparkctl.ops.flags import AXIS_OF_FLAG
 from sparkctl.registry import Kernel, Location, OptionOrigin, Registry, resolve_flags, runs_on, span_variants
 from sparkctl.registry.naming import Naming
 from sparkctl.registry.suggest import did_you_mean, nearest
+from sparkctl.workflows.regs_pins import waivers_of
 
 MAX_VARIANTS = 250  # per arch, over all kernels: about five minutes on one core
 RUN_TIME_NAMES = (
@@ -38,7 +41,9 @@ class Finding:
     hint: str | None = None
 
 
-def check_registry(registry: Registry, kernels_with_cases: Collection[str]) -> tuple[Finding, ...]:
+def check_registry(
+    registry: Registry, kernels_with_cases: Collection[str], today: datetime.date | None = None
+) -> tuple[Finding, ...]:
     """All findings, in the order of the file; `kernels_with_cases` names those that the tests know."""
     sources = read_sources(registry.root)
     found = [
@@ -51,6 +56,7 @@ def check_registry(registry: Registry, kernels_with_cases: Collection[str]) -> t
         *_check_ranges_do_something(registry, sources),
         *_check_options(registry),
         *_check_variant_count(registry),
+        *_check_waivers(registry, today or datetime.date.today()),
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.location.line if finding.location else 0))
 
@@ -65,7 +71,20 @@ RULES: Mapping[str, str] = {
     "unused-range": "every accepted range is read by an operator or a source",
     "option": "no option is doubled, contradicted or the build's own",
     "variants": f"at most {MAX_VARIANTS} variants per arch",
+    "waiver": "every waiver is of a variant that is there, and has not expired",
 }
+
+
+def _check_waivers(registry: Registry, today: datetime.date) -> Iterator[Finding]:
+    for waiver in waivers_of(registry):
+        kernel = registry.kernels[waiver.kernel]
+        where = next((place for place in kernel.locations.values() if str(place) == waiver.place), kernel.location)
+        names = [variant.name for variant in span_variants(kernel)]
+        if waiver.what != "gone" and not any(fnmatchcase(name, waiver.variant) for name in names):
+            yield Finding("waiver", where, f"no variant of {kernel.name} is {waiver.variant}", f"such as {names[0]}")
+        if waiver.expires < today:
+            hint = "sparkctl regs --check says what it covered; pin it with --update, or give it another day"
+            yield Finding("waiver", where, f"the waiver of {waiver.variant} expired on {waiver.expires}", hint)
 
 
 def read_sources(root: Path) -> dict[str, str]:

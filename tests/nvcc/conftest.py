@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # the helpers beside the tests
+
 from sparkctl.arch import parse_arch
 from sparkctl.build import PlanResult, plan_build, run_build
 from sparkctl.registry import load_registry, select_variants
