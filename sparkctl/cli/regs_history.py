@@ -60,7 +60,12 @@ class RegsHistory:
         from sparkctl.workflows.regs_vs import numbers_of
 
         outcome = check_pins(
-            self.registry, report, numbers_of(report), whole=self._is_whole, today=datetime.date.today()
+            self.registry,
+            report,
+            numbers_of(report),
+            selection=self._selection,
+            today=datetime.date.today(),
+            environ=os.environ,
         )
         if form == "json":
             print_json(check_json(outcome))
@@ -77,7 +82,7 @@ class RegsHistory:
         from sparkctl.workflows.regs_pins import FOLDER, update_pins
         from sparkctl.workflows.regs_vs import numbers_of
 
-        changed = update_pins(self.registry, report, numbers_of(report), whole=self._is_whole)
+        changed = update_pins(self.registry, report, numbers_of(report), selection=self._selection, environ=os.environ)
         count = f"{len(report.rows)} kernel{'' if len(report.rows) == 1 else 's'}"
         files = ", ".join(str(FOLDER / path.name) for path in changed)
         stdout_console(self.cli).print(f"{count} pinned: {files or 'nothing changed'}", soft_wrap=True)
@@ -92,5 +97,7 @@ class RegsHistory:
             stderr_console(self.cli).print(f"saved: sparkctl regs --vs {name} compares with it", soft_wrap=True)
 
     @property
-    def _is_whole(self) -> bool:
-        return not self.selected.patterns and not self.selected.where
+    def _selection(self) -> tuple[str, ...]:
+        """As it could be typed again."""
+        where = [f"{axis}={','.join(values)}" for axis, values in self.selected.where.items()]
+        return (*self.selected.patterns, *(word for item in where for word in ("--where", item)))

@@ -12,7 +12,7 @@ from rich.text import Text
 from sparkctl.arch import limits_for, parse_arch
 from sparkctl.render.regs_columns import known, percent_text
 from sparkctl.resources import Change, Numbers
-from sparkctl.workflows.regs_pins import PinCheck, Waiver, update_command
+from sparkctl.workflows.regs_pins import PinCheck, Waiver
 from sparkctl.workflows.regs_vs import RegsComparison, describe_build
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def check_json(check: PinCheck) -> dict[str, Any]:
             for judged in check.differences
         ],
         "unused_waivers": [_waiver_json(waiver) for waiver in check.unused],
-        "update": update_command(check.report),
+        "update": check.update,
     }
 
 
@@ -123,6 +123,9 @@ def describe_change(change: Change) -> str:
             parts.append(f"blocks/SM {blocks} (occupancy {old} → {new} %)")
         else:
             parts.append(f"{NAMES[difference.field]} {known(difference.old)} → {known(difference.new)}")
+    before, after = change.old.limiters, change.new.limiters
+    if before and after and before != after:
+        parts.append(f"limiter {_limiters(before)} → {_limiters(after)}")
     return ", ".join(parts) or _describe(change.new, change.arch)
 
 
@@ -164,7 +167,7 @@ def verdict_line(check: PinCheck) -> str:
         return f"{check.compared} kernels compared: as pinned{note}"
     if not failed:
         return f"{check.compared} kernels compared: as pinned{note}, but for the waivers above"
-    return f"{failed} of {check.compared} differ from what is pinned{note}: {update_command(check.report)} pins them"
+    return f"{failed} of {check.compared} differ from what is pinned{note}: {check.update} pins them"
 
 
 def _print_changes(console: Console, changes: Sequence[tuple[Change, str]]) -> None:
@@ -192,6 +195,10 @@ def _describe(numbers: Numbers, arch: str) -> str:
     smem = f"{known(numbers.static_smem_bytes)} + {numbers.dynamic_smem_bytes} B smem"
     occupied = f"{known(numbers.blocks_per_sm)} blocks/SM ({_occupancy(numbers, arch)} %)"
     return f"{numbers.registers} registers{spills}, {smem}, {occupied}"
+
+
+def _limiters(names: Sequence[str]) -> str:
+    return " + ".join(name.replace("_", " ") for name in names)
 
 
 def _occupancy(numbers: Numbers, arch: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Verdict = Literal["same", "better", "worse", "moved", "new", "gone"]
@@ -23,6 +23,7 @@ class Numbers:
     barriers: int | None
     blocks_per_sm: int | None
     warps_per_sm: int | None
+    limiters: tuple[str, ...] | None = field(default=None, compare=False)  # follows from the rest; not pinned
 
 
 # More of these is worse; of the warps more is better.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +13,7 @@ from sparkctl.arch import Arch, parse_arch
 from sparkctl.build.state import write_text
 from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.registry import Registry, runs_on, span_variants
+from sparkctl.registry.values import ENVIRONMENT_PREFIX, environment_values
 from sparkctl.resources import Baseline, Change, Numbers, compare, decode_baseline, encode_baseline
 from sparkctl.resources.change import Key
 from sparkctl.workflows.regs_model import RegsReport
@@ -45,7 +47,8 @@ class Waiver:
 
     def covers(self, change: Change) -> frozenset[str]:
         """The numbers of the change that it accepts; its verdict for `new` and `gone`."""
-        if not fnmatchcase(change.name, self.variant) or self.arch not in (None, change.arch):
+        of_kernel = change.name.split(" ")[0].partition(".")[0] == self.kernel
+        if not of_kernel or not fnmatchcase(change.name, self.variant) or self.arch not in (None, change.arch):
             return frozenset()
         if change.verdict in ("new", "gone"):
             return frozenset({self.what} & {change.verdict})
@@ -73,6 +76,7 @@ class PinCheck:
     differences: tuple[Judged, ...]
     unused: tuple[Waiver, ...]  # waivers that cover nothing any more
     compared: int  # kernels, one for each arch
+    update: str  # the command that pins what was looked at
 
     @property
     def failures(self) -> tuple[Judged, ...]:
@@ -84,24 +88,31 @@ class PinCheck:
 
 
 def check_pins(
-    registry: Registry, report: RegsReport, numbers: Mapping[Key, Numbers], *, whole: bool, today: datetime.date
+    registry: Registry,
+    report: RegsReport,
+    numbers: Mapping[Key, Numbers],
+    *,
+    selection: Sequence[str],
+    today: datetime.date,
+    environ: Mapping[str, str],
 ) -> PinCheck:
-    """`whole`: every variant was asked for, so that what is pinned and not there is gone.
+    """`selection`: the words that chose variants; with none, what is pinned and not there is gone.
 
     UsageError where an arch has no pins for this compiler, or the report is of other flags than flags.yaml's.
     """
-    refuse_other_flags(report, "--check")
+    refuse_other_flags(registry, report, "--check", environ)
+    whole, update = not selection, update_command(report, selection)
     pins, notes = read_pins(registry, report)
     if notes:
-        raise UsageError(notes[0], hint=update_command(report))
+        raise UsageError(notes[0], hint=update)
     kernels = {row.kernel for row in report.rows}
     expected = {key: old for key, old in pins.items() if key in numbers or is_gone(registry, key, kernels, whole=whole)}
     waivers = waivers_of(registry)
     judged = [judge(change, waivers, today) for change in compare(expected, numbers) if change.verdict != "same"]
-    used = {waiver for one in judged for waiver in (*one.waivers, *one.expired)}
+    used = {waiver for waiver in waivers if any(waiver.covers(one.change) for one in judged)}
     archs = {arch.name for arch in report.archs}
     unused = [w for w in waivers if whole and w not in used and _could_have_covered(registry, w, archs)]
-    return PinCheck(report, tuple(judged), tuple(unused), len(numbers))
+    return PinCheck(report, tuple(judged), tuple(unused), len(numbers), update)
 
 
 def judge(change: Change, waivers: Iterable[Waiver], today: datetime.date) -> Judged:
@@ -117,13 +128,19 @@ def judge(change: Change, waivers: Iterable[Waiver], today: datetime.date) -> Ju
 
 
 def update_pins(
-    registry: Registry, report: RegsReport, numbers: Mapping[Key, Numbers], *, whole: bool
+    registry: Registry,
+    report: RegsReport,
+    numbers: Mapping[Key, Numbers],
+    *,
+    selection: Sequence[str],
+    environ: Mapping[str, str],
 ) -> tuple[Path, ...]:
     """Pin the report: its variants are replaced, those that are gone dropped, others and other compilers kept.
 
     Each file is written whole or not at all; returns those that changed.
     """
-    refuse_other_flags(report, "--update")
+    refuse_other_flags(registry, report, "--update", environ)
+    whole = not selection
     kernels = {row.kernel for row in report.rows}
     changed = []
     for arch in report.archs:
@@ -182,8 +199,14 @@ def waivers_of(registry: Registry) -> tuple[Waiver, ...]:
     return tuple(found)
 
 
-def refuse_other_flags(report: RegsReport, option: str) -> None:
-    """Pins are of what flags.yaml says."""
+def refuse_other_flags(registry: Registry, report: RegsReport, option: str, environ: Mapping[str, str]) -> None:
+    """Pins are of what flags.yaml says. Flags that are read at each call change no build."""
+    for name in environment_values(registry, environ):
+        if registry.flags[name].kind in ("nvcc", "ptxas", "define"):
+            raise UsageError(
+                f"{option}: {ENVIRONMENT_PREFIX}{name.upper()} is set, and pins are of what flags.yaml says",
+                hint=f"unset {ENVIRONMENT_PREFIX}{name.upper()}; --save NAME keeps any report",
+            )
     if report.profile != "release" or report.sets:
         raise UsageError(
             f"{option}: pins are of the release profile as flags.yaml has it",
@@ -191,8 +214,10 @@ def refuse_other_flags(report: RegsReport, option: str) -> None:
         )
 
 
-def update_command(report: RegsReport) -> str:
-    return f"sparkctl regs --arch {','.join(arch.name for arch in report.archs)} --update"
+def update_command(report: RegsReport, selection: Sequence[str] = ()) -> str:
+    """What pins the report and no more, for a shell."""
+    archs = ",".join(arch.name for arch in report.archs)
+    return shlex.join(["sparkctl", "regs", *selection, "--arch", archs, "--update"])
 
 
 def pin_path(registry: Registry, arch: Arch) -> Path:

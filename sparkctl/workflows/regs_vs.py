@@ -66,6 +66,7 @@ def row_numbers(row: KernelReport) -> Numbers:
         barriers=usage.barriers,
         blocks_per_sm=occupied.blocks_per_sm if occupied else None,
         warps_per_sm=occupied.warps_per_sm if occupied else None,
+        limiters=occupied.limiters if occupied else None,
     )
 
 

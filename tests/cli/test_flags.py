@@ -102,7 +102,10 @@ ok      every axis is read by a source
 ok      every accepted range is read by an operator or a source
 ok      no option is doubled, contradicted or the build's own
 ok      at most 250 variants per arch
+ok      every waiver is of a variant that is there, and has not expired
 """
+
+WAIVER = '    waivers:\n      - {variant: "%s", what: spills, reason: x, expires: %s}\n'
 
 Write = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -286,6 +289,22 @@ FINDINGS: list[tuple[str, str, str, dict[str, str], str, str | None]] = [
         SOURCES,
         "project: 258 variants on sm_80, more than 250",
         "fewer axis values, a require formula, or a run-time argument",
+    ),
+    (
+        "waiver",
+        "  k_two:\n",
+        WAIVER % ("k_one.*", "2020-01-31") + "  k_two:\n",
+        SOURCES,
+        "flags.yaml:47: the waiver of k_one.* expired on 2020-01-31",
+        "sparkctl regs --check says what it covered; pin it with --update, or give it another day",
+    ),
+    (
+        "waiver",
+        "  k_two:\n",
+        WAIVER % ("k_two", "9999-12-31") + "  k_two:\n",
+        SOURCES,
+        "flags.yaml:47: no variant of k_one is k_two",
+        "such as k_one.bf16.d64.s1",
     ),
 ]
 

@@ -13,6 +13,8 @@ import pytest
 import regs_project
 from regs_project import Run, make_runner
 
+from sparkctl.render.regs_vs import describe_change
+from sparkctl.resources.change import Change, Numbers
 from sparkctl.workflows import regs_pins
 
 TODAY = datetime.date.today()
@@ -245,3 +247,50 @@ def test_what_is_no_revision_is_refused(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     assert not (tmp_path / "PWNED").exists()
     assert run("--save", "HEAD").err.startswith("error: --save HEAD: a git revision has this name\n")
+
+
+def test_a_waiver_speaks_of_its_own_kernel_alone(run: Run, numbers, tmp_path: Path) -> None:
+    assert run("--update").code == 0
+    numbers("merge.bf16", registers=31)
+    rewrite(tmp_path, "  merge:\n", WAIVER.replace("ring.bf16.d64", "'*'") % ("registers", TODAY))
+    result = run("--check", columns=120)
+    assert result.code == 1
+    assert "  sm_90  better  registers 32 → 31" in result.out.splitlines()
+
+
+def test_a_waiver_that_covers_a_part_is_not_called_useless(run: Run, numbers, tmp_path: Path) -> None:
+    assert run("--update").code == 0
+    numbers("ring.bf16.d64", registers=100, stores=8, loads=8)
+    rewrite(tmp_path, "  merge:\n", WAIVER % ("registers", TODAY))
+    result = run("--check", columns=120)
+    assert result.code == 1
+    assert "covers nothing" not in result.out
+
+
+@pytest.mark.parametrize("option", ["--check", "--update"])
+def test_a_flag_of_the_environment_is_no_pin(run: Run, tmp_path: Path, monkeypatch, option: str) -> None:
+    flag = "  fast: {kind: nvcc, type: bool, default: 0, affects: ['*'], options: {1: [-w], 0: []}, doc: x, reason: y}"
+    rewrite(tmp_path, "flags: {}", f"flags:\n{flag}")
+    assert run("--update").code == 0
+    before = (tmp_path / "benchmarks/regs/sm_90.json").read_text()
+    monkeypatch.setenv("SPARKCTL_FLAG_FAST", "1")
+    result = run(option)
+    assert result.code == 2
+    assert "SPARKCTL_FLAG_FAST" in result.err
+    assert (tmp_path / "benchmarks/regs/sm_90.json").read_text() == before
+
+
+def test_the_command_that_pins_names_what_was_selected(run: Run, numbers) -> None:
+    assert run("--update").code == 0
+    numbers("ring.bf16.d64", registers=103)
+    result = run("ring.*", "--head-dim", "64", "--check", columns=120)
+    assert result.code == 1
+    assert "sparkctl regs 'ring.*' --where head_dim=64 --arch sm_90 --update pins them" in result.out
+
+
+def test_what_limits_the_blocks_is_said_where_it_is_another_resource() -> None:
+    old = Numbers(168, 0, 0, 0, 0, 0, 1, 2, 8, limiters=("registers",))
+    new = Numbers(96, 0, 0, 0, 0, 0, 1, 4, 16, limiters=("shared_memory", "warps"))
+    assert describe_change(Change("ring", "sm_90", old, new)) == (
+        "registers 168 → 96, blocks/SM 2 → 4 (occupancy 12.5 → 25.0 %), limiter registers → shared memory + warps"
+    )

@@ -12,6 +12,7 @@ from hungry_project import REGISTRY, SOURCE, whole_toolchain
 from sparkctl.arch import parse_archs
 from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.registry import load_registry
+from sparkctl.render.regs_vs import describe_change
 from sparkctl.toolchain import Toolchain, find_native_archs
 from sparkctl.workflows.regs import report_regs
 from sparkctl.workflows.regs_vs import RegsComparison, Selected, compare_regs
@@ -70,6 +71,7 @@ def test_a_trade_of_registers_for_spills_shows_both(clone: Path, toolchain: Tool
         assert found["registers"].new == 40 < (found["registers"].old or 0)
         assert found["spill_store_bytes"].old == 0 < (found["spill_store_bytes"].new or 0)
         assert (found["warps_per_sm"].new or 0) > (found["warps_per_sm"].old or 0)
+    assert all("limiter registers → " in describe_change(change) for change in comparison.changes[:1])
     sm_89, sm_90 = (change.new for change in comparison.changes)
     assert sm_89 and sm_90
     assert (sm_89.warps_per_sm, sm_90.warps_per_sm) == (48, 48)  # all of the first, three quarters of the second

@@ -65,3 +65,9 @@ def test_better_costs_nothing_anywhere(old: Numbers, new: Numbers) -> None:
     if Change("k", "sm_90", old, new).verdict == "better":
         assert all(getattr(new, cost) <= getattr(old, cost) for cost in COSTS)
         assert (new.warps_per_sm or 0) >= (old.warps_per_sm or 0)
+
+
+def test_another_limiter_alone_is_no_change() -> None:
+    limited = replace(NUMBERS, limiters=("registers",))
+    assert Change("k", "sm_90", limited, replace(NUMBERS, limiters=("shared_memory",))).verdict == "same"
+    assert limited == NUMBERS
