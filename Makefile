@@ -36,8 +36,9 @@ test: setup  ## every test that needs no GPU, but for the full sets
 
 check: lint test  ## what CI runs
 
-full: lint  ## check, and the full sets of cases on the emulator, and every kernel's quick cases under each sanitizer
+full: lint  ## check, the full sets of cases on the emulator, quick cases under each sanitizer, all pinned registers
 	$(BIN)/pytest -n $(JOBS) -m 'not gpu'
+	$(BIN)/sparkctl regs --arch sm_89,sm_90 --check
 	$(BIN)/sparkctl test --backend emulator --full
 	for check in race memory undefined; do \
 	  $(BIN)/sparkctl test --sanitize $$check --dtype bf16 --head-dim 64 || exit 1; \
