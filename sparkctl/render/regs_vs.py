@@ -123,6 +123,11 @@ def describe_change(change: Change) -> str:
             parts.append(f"blocks/SM {blocks} (occupancy {old} → {new} %)")
         else:
             parts.append(f"{NAMES[difference.field]} {known(difference.old)} → {known(difference.new)}")
+    fields = {difference.field for difference in change.differences}
+    if change.verdict == "moved" and not fields & {"blocks_per_sm", "warps_per_sm"}:  # what the trade bought: nothing
+        parts.append(
+            f"still blocks/SM {known(change.new.blocks_per_sm)} (occupancy {_occupancy(change.new, change.arch)} %)"
+        )
     before, after = change.old.limiters, change.new.limiters
     if before and after and before != after:
         parts.append(f"limiter {_limiters(before)} → {_limiters(after)}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import json
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_what_is_pinned_passes_until_anything_differs(run: Run, numbers, tmp_pat
     [
         ({"registers": 103}, "worse   registers 102 → 103"),
         ({"registers": 101}, "better  registers 102 → 101"),
-        ({"registers": 100, "stores": 8, "loads": 9}, "moved   registers 102 → 100, spill stores B 0 → 8, spill loads B 0 → 9"),
+        ({"registers": 100, "stores": 8, "loads": 9}, "moved   registers 102 → 100, spill stores B 0 → 8, spill loads B 0 → 9, still blocks/SM 4 (occupancy 25.0 %)"),
         ({"smem": 40000}, "worse   static smem B 512 → 40000, blocks/SM 4 → 3 (occupancy 25.0 → 18.8 %)"),
     ],
 )  # fmt: skip
@@ -294,3 +295,29 @@ def test_what_limits_the_blocks_is_said_where_it_is_another_resource() -> None:
     assert describe_change(Change("ring", "sm_90", old, new)) == (
         "registers 168 → 96, blocks/SM 2 → 4 (occupancy 12.5 → 25.0 %), limiter registers → shared memory + warps"
     )
+
+
+def test_an_interrupted_export_leaves_no_tree_and_the_next_makes_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (
+        ["init", "-q"],
+        ["add", "flags.yaml", *(p.name for p in tmp_path.glob("*.cu"))],
+        [*who, "commit", "-qm", "x"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tarfile.TarFile, "extractall", interrupted)
+        assert run("--vs", "HEAD").code == 130
+    assert list((tmp_path / "build" / "revisions").iterdir()) == []
+    assert run("--vs", "HEAD").out.splitlines()[-2:] == [
+        "5 kernels compared: nothing changed",
+        "nvcc 13.0.88, profile release",
+    ]
+    (tree,) = (tmp_path / "build" / "revisions").iterdir()
+    assert len(tree.name) == 40
