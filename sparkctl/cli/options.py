@@ -119,6 +119,15 @@ Kernels = Annotated[
         show_default=False,
     ),
 ]
+KernelsOrFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KERNEL|FILE",
+        help="Kernel names or globs, or variant names; all if left out. Or .cu files, saved logs, objects.",
+        autocompletion=complete_kernels,
+        show_default=False,
+    ),
+]
 OneKernel = Annotated[str, typer.Argument(metavar="KERNEL", help="A kernel's name.", autocompletion=complete_kernels)]
 Where = Annotated[
     list[str] | None,

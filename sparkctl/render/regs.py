@@ -32,6 +32,8 @@ from sparkctl.render.regs_columns import (
     percent_text,
     spill_bytes,
     tests_cell,
+    waves_column,
+    waves_of,
 )
 from sparkctl.resources import NextStep, shorten
 from sparkctl.workflows.regs_model import KernelReport, RegsReport
@@ -45,7 +47,8 @@ def render_regs(report: RegsReport, *, width: int, verbose: bool = False) -> Ren
 
     A row per variant and arch; else kernels as headings with shorter rows; else a sentence per variant and arch.
     """
-    tests = [TESTS] if any(row.tested for row in report.rows) else []
+    tests = [waves_column(report)] if report.grid else []
+    tests += [TESTS] if any(row.tested for row in report.rows) else []
     flat, parts, letters = [*_flat_columns(), *tests], list[RenderableType](), False
     if _needed_width(flat, report.rows) <= width:
         table = _table(flat, _widths(flat, report.rows))
@@ -56,7 +59,7 @@ def render_regs(report: RegsReport, *, width: int, verbose: bool = False) -> Ren
         layouts = [_grouped_columns(report, columns) for columns in choices]
         columns = next((one for one in layouts if _needed_width(one, report.rows) <= width), None)
         letters = columns is not None and LIMITERS_SHORT in columns
-        parts += _groups(report, columns) if columns else map(_sentence, report.rows)
+        parts += _groups(report, columns) if columns else [_sentence(row, report) for row in report.rows]
     parts += [Text(), *_notes(report, letters=letters)]
     if verbose:
         parts += [detail for row in report.rows for detail in (Text(), _details(row))]
@@ -120,7 +123,7 @@ def _add_rows(table: Table, columns: Sequence[Column], rows: Iterable[KernelRepo
         table.add_row(*(Text(c.cell(row), style=LOUD if c.loud(row) else "") for c in columns))
 
 
-def _sentence(row: KernelReport) -> Text:
+def _sentence(row: KernelReport, report: RegsReport) -> Text:
     smem = f"{known(row.static_smem_bytes)} + {row.dynamic_smem_bytes} B static + dynamic smem"
     facts = [f"{row.registers} regs", f"stack {row.usage.stack_bytes} B", smem, f"{BARRIERS.cell(row)} bar"]
     if row.usage.spills:
@@ -129,6 +132,8 @@ def _sentence(row: KernelReport) -> Text:
         percent = percent_text(occupied.percent)
         facts.append(f"{occupied.blocks_per_sm} blocks/SM, {occupied.warps_per_sm} warps/SM, {percent} %")
         facts.append(f"limited by {LIMITERS.cell(row)}")
+    if (waves := waves_of(row, report)) is not None:
+        facts.append(f"{waves:.2f} waves")
     name = Text(f"{row.name} {row.arch.name}", style="bold")
     return Text.assemble(name, "\n", Text(", ".join(facts), style=LOUD if row.usage.spills else ""))
 
@@ -147,9 +152,13 @@ def _notes(report: RegsReport, *, letters: bool) -> Iterable[Text]:
         yield Text(f"! registers spilled to local memory: {len(spilling)} of {len(report.rows)} kernels", style=LOUD)
     for row in report.rows:
         for call in row.calls:
-            if call.spills:
+            if call.spills and row.variant is not None:
                 what = f"{shorten(call.demangled)}, which spills {spill_bytes(call)}"
                 yield Text(f"! {row.name} ({row.arch.name}) calls {what}", style=LOUD)
+    for call in dict.fromkeys(call for row in report.rows if row.variant is None for call in row.calls if call.spills):
+        yield Text(
+            f"! the device function {shorten(call.demangled)} ({call.arch}) spills {spill_bytes(call)}", style=LOUD
+        )
     for row in report.rows:
         if row.occupancy is not None and cannot_launch(row):
             limiters = " and ".join(FULL_NAMES[name] for name in row.occupancy.limiters)
@@ -163,12 +172,18 @@ def _notes(report: RegsReport, *, letters: bool) -> Iterable[Text]:
             yield Text(f"{arch.name} leaves out {count}{first.variant.name}: {first.reason}")
     if letters:
         yield Text("lim: " + ", ".join(f"{LETTERS[name]} {FULL_NAMES[name]}" for name in LETTERS), style="dim")
-    yield Text(
-        "static smem is the compiler's, dynamic smem flags.yaml's; occupancy counts both and 1024 B reserved per block",
-        style="dim",
-    )
+    dynamic = "flags.yaml's" if report.profile else "--smem's"
+    what = f"static smem is the compiler's, dynamic smem {dynamic}; occupancy counts both and 1024 B reserved per block"
+    yield Text(what, style="dim")
+    if report.grid is not None:
+        grid = f"{report.grid.blocks} blocks on {report.grid.gpu}, {report.grid.sm_count} SMs"
+        yield Text(f"waves of {grid}: blocks ÷ (blocks/SM × SMs)", style="dim")
+    if any(row.block_threads is None for row in report.rows):
+        yield Text("occupancy needs the block's size: --block THREADS, and --smem BYTES where it is dynamic")
+    for note in report.notes:
+        yield Text(note)
     yield from _test_summary(report)
-    yield Text(f"{report.compiler}, profile {report.profile}{_sets(report)}", style="dim")
+    yield Text(build_line(report), style="dim")
 
 
 def _failing(report: RegsReport) -> Iterable[Text]:
@@ -205,8 +220,10 @@ def describe_test(tested: LastTest) -> str:
     return f"{how}{part} on {verdict.device}, {commit}{when}, of {code}"
 
 
-def _sets(report: RegsReport) -> str:
-    return "".join(f", {name}={value}" for name, value in report.sets.items())
+def build_line(report: RegsReport) -> str:
+    """`nvcc 13.0.88, profile release, min_blocks=4`."""
+    profile = f", profile {report.profile}" if report.profile else ""
+    return f"{report.compiler}{profile}{''.join(f', {name}={value}' for name, value in report.sets.items())}"
 
 
 def _details(row: KernelReport) -> Table:

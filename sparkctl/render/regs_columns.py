@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sparkctl.resources import Occupancy, ResourceUsage, shorten
-from sparkctl.workflows.regs_model import KernelReport
+from sparkctl.workflows.regs_model import KernelReport, RegsReport
 
 WORDS = {"warps": "warps", "registers": "regs", "shared_memory": "smem", "blocks": "blocks", "barriers": "bars"}
 LETTERS = {"warps": "W", "registers": "R", "shared_memory": "S", "blocks": "B", "barriers": "Bar"}
@@ -107,3 +107,22 @@ _MEMORY = (STACK, STATIC, DYNAMIC, BARRIERS)
 WIDE = (THREADS, REGISTERS, STORES, LOADS, *_MEMORY, BLOCKS, WARPS, OCCUPANCY, LIMITERS, NEXT)
 NARROW = (REGISTERS, SPILLS, *_MEMORY, BLOCKS_SHORT, WARPS_SHORT, OCCUPANCY, LIMITERS_SHORT)
 MIDDLE = (THREADS, *NARROW, NEXT)
+
+
+def waves_of(row: KernelReport, report: RegsReport) -> float | None:
+    """Of the report's grid; None without one, or where the kernel cannot launch."""
+    if report.grid is None or row.occupancy is None or row.occupancy.blocks_per_sm == 0:
+        return None
+    if row.arch.capability != report.grid.capability:
+        return None
+    return round(report.grid.waves(row.occupancy.blocks_per_sm), 3)
+
+
+def waves_column(report: RegsReport) -> Column:
+    """`3.40`: three full waves and one of which 40 % is full."""
+
+    def cell(row: KernelReport) -> str:
+        waves = waves_of(row, report)
+        return "–" if waves is None else f"{waves:.2f}"
+
+    return Column(("waves",), cell)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sparkctl.render.regs import describe_step
-from sparkctl.render.regs_columns import function_name, known, percent_text, tests_cell
+from sparkctl.render.regs import build_line, describe_step
+from sparkctl.render.regs_columns import function_name, known, percent_text, tests_cell, waves_of
 from sparkctl.resources import ResourceUsage
 from sparkctl.workflows.regs_model import KernelReport, RegsReport
 from sparkctl.workflows.tested import LastTest
@@ -53,17 +53,19 @@ def regs_json(report: RegsReport) -> dict[str, Any]:
         "profile": report.profile,
         "sets": dict(report.sets),
         "archs": [str(arch) for arch in report.archs],
-        "kernels": [_kernel_json(row) for row in report.rows],
+        "kernels": [kernel_json(row, report) for row in report.rows],
         "left_out": [
             {"variant": item.variant.name, "arch": item.arch.name, "reason": item.reason} for item in report.left_out
         ],
+        "grid": None if report.grid is None else asdict(report.grid),
+        "notes": list(report.notes),
     }
 
 
 def regs_csv(report: RegsReport) -> str:
     """One line per kernel and arch under JSON's names; limiters joined by `+`."""
     out = io.StringIO()
-    rows = [_flat_row(row) for row in report.rows]
+    rows = [flat_row(row, report) for row in report.rows]
     writer = csv.DictWriter(out, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
@@ -88,11 +90,10 @@ def regs_markdown(report: RegsReport) -> str:
             cells += [", ".join(name.replace("_", " ") for name in occupied.limiters)]
         cells += [f"**{tests_cell(row)}**" if tests_cell(row).startswith("!") else tests_cell(row)]
         lines.append(f"| {' | '.join(cells)} |")
-    sets = "".join(f", {name}={value}" for name, value in report.sets.items())
-    return "\n".join([*lines, "", f"{report.compiler}, profile {report.profile}{sets}"]) + "\n"
+    return "\n".join([*lines, "", *report.notes, build_line(report)]) + "\n"
 
 
-def _kernel_json(row: KernelReport) -> dict[str, Any]:
+def kernel_json(row: KernelReport, report: RegsReport) -> dict[str, Any]:
     usage, occupied = row.usage, row.occupancy
     return {
         "name": row.name,
@@ -130,6 +131,7 @@ def _kernel_json(row: KernelReport) -> dict[str, Any]:
             "percent": round(row.next_step.percent, 2),
             "text": describe_step(row.next_step),
         },
+        "waves": waves_of(row, report),
         "tests": None if row.tested is None else _test_json(row.tested),
         "calls": [_call_json(call) for call in row.calls],
         "log": str(row.log),
@@ -152,8 +154,8 @@ def _call_json(call: ResourceUsage) -> dict[str, Any]:
     }
 
 
-def _flat_row(row: KernelReport) -> Mapping[str, object]:
-    data, occupied = _kernel_json(row), row.occupancy
+def flat_row(row: KernelReport, report: RegsReport) -> Mapping[str, object]:
+    data, occupied = kernel_json(row, report), row.occupancy
     return {
         **{name: data[name] for name in CSV_NAMES},
         "variant": row.name,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sparkctl.arch import limits_for, parse_arch
 from sparkctl.errors import WorkFailed
+from sparkctl.resources.demangle import demangle
 from sparkctl.resources.model import ResourceUsage
 
 _ARCH = re.compile(r"^arch = (?P<arch>sm_\w+)$")
@@ -44,6 +45,30 @@ def parse_resource_usage(text: str) -> tuple[ObjectUsage, ...]:
     return tuple(usages)
 
 
+def object_usages(objects: Sequence[ObjectUsage]) -> tuple[ResourceUsage, ...]:
+    """As a log would have them, without what no object records: spills and barriers.
+
+    Device functions of relocatable code stand among the kernels: an object does not tell them apart.
+    """
+    return tuple(
+        ResourceUsage(
+            function=usage.function,
+            demangled=demangle(usage.function),
+            arch=usage.arch,
+            kind="entry",
+            registers=usage.registers,
+            spill_store_bytes=None,
+            spill_load_bytes=None,
+            stack_bytes=usage.stack_bytes,
+            cumulative_stack_bytes=None,
+            static_smem_bytes=usage.static_smem_bytes,
+            barriers=None,
+            constant_bytes=None,
+        )
+        for usage in objects
+    )
+
+
 def compare_with_object(log: Sequence[ResourceUsage], objects: Sequence[ObjectUsage]) -> tuple[str, ...]:
     """Every disagreement between a log's entries and the object's functions, as sentences; none when they agree."""
     held = {(usage.function, usage.arch): usage for usage in objects}
@@ -69,5 +94,5 @@ def compare_with_object(log: Sequence[ResourceUsage], objects: Sequence[ObjectUs
 
 def _reserved_bytes(arch: str) -> int:
     """SHARED counts the block's reserved KiB from CC 9.0 on: 16 on sm_89 is 1040 on sm_90 for the same kernel."""
-    parsed = parse_arch(arch)
-    return limits_for(parsed).smem_reserved_per_block if parsed.major >= 9 else 0
+    number = re.match(r"sm_(\d+)\d", arch)
+    return limits_for(parse_arch(arch)).smem_reserved_per_block if number and int(number[1]) >= 9 else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from sparkctl.errors import WorkFailed
@@ -25,6 +26,7 @@ _FRAME = re.compile(
 )
 _USED_PART = re.compile(r"(?:used )?(?P<count>\d+) (?P<what>[a-z][a-z ]*?)(?:\[\d+\])?$")
 _CAP = re.compile(r"Overriding maximum register limit \d+ for '(?P<name>[^']+)' with\s+(?P<cap>\d+) of maxrregcount")
+MAX_FUNCTIONS = 20_000
 _HINT = "build it again; a log counts only when the compiler finished with exit status 0"
 
 
@@ -48,17 +50,25 @@ def parse_ptxas(text: str) -> tuple[ResourceUsage, ...]:
     Reads logs of nvcc, ptxas and NVRTC from CUDA 11 to 13.5, of one or more archs. Raises WorkFailed when the log has
     an error, ends early, or is no `ptxas -v` log at all.
     """
-    _refuse_failure(text)
+    refuse_failure(text.splitlines())
+    *whole, last = text.rstrip("\0").split("\n")
+    return parse_lines((*(f"{line}\n" for line in whole), last))
+
+
+def parse_lines(lines: Iterable[str]) -> tuple[ResourceUsage, ...]:
+    """As parse_ptxas, line by line; one without its line break may be cut. `refuse_failure` comes first."""
     reader = _Reader()
-    lines = text.rstrip("\0").split("\n")
     for number, line in enumerate(lines, start=1):
-        _read_line(reader, line.rstrip("\r"), number, cut=number == len(lines))
+        _read_line(reader, line.rstrip("\r\n\0"), number, cut=not line.endswith("\n"))
+        if len(reader.done) > MAX_FUNCTIONS:
+            raise WorkFailed(f"compiler log has more than {MAX_FUNCTIONS} functions", hint="read it in parts")
     _finish(reader)
     return tuple(reader.done)
 
 
-def _refuse_failure(text: str) -> None:
-    for number, line in enumerate(text.splitlines(), start=1):
+def refuse_failure(lines: Iterable[str]) -> None:
+    """WorkFailed where a compiler said that it failed: ptxas prints numbers all the same."""
+    for number, line in enumerate(lines, start=1):
         if _FAILED.match(line):
             raise WorkFailed(f"compiler log line {number}: {line.strip()}", hint=_HINT)
 
@@ -193,9 +203,13 @@ def _finish(reader: _Reader) -> None:
     if not reader.done and not reader.runs:
         raise WorkFailed("compiler log has no ptxas report", hint="compile with -Xptxas=-v")
     _finish_run(reader)
-    keys = [(usage.function, usage.arch) for usage in reader.done if usage.is_entry]
-    if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise WorkFailed(f"compiler log reports {twice[0]} for {twice[1]} twice", hint="keep one log per compile")
+    seen: set[tuple[str, str | None]] = set()
+    for usage in reader.done:
+        if usage.is_entry and (usage.function, usage.arch) in seen:
+            what = f"compiler log reports {usage.function} for {usage.arch} twice"
+            raise WorkFailed(what, hint="keep one log per compile")
+        if usage.is_entry:
+            seen.add((usage.function, usage.arch))
 
 
 def _refuse_waiting(reader: _Reader, number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparkctl.arch import Arch
@@ -79,15 +79,63 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """A launch of `blocks` CTAs on a GPU of `sm_count` SMs."""
+
+    blocks: int
+    gpu: str
+    sm_count: int
+    capability: str  # rows of other archs do not run there
+
+    def waves(self, blocks_per_sm: int) -> float:
+        """How often the whole GPU is filled; the fraction is how full the last wave is."""
+        return self.blocks / (blocks_per_sm * self.sm_count)
+
+
+@dataclass(frozen=True, slots=True)
 class RegsReport:
     """Rows in registry order, each variant's archs together."""
 
-    compiler: str
-    profile: str
+    compiler: str  # or what else said so
+    profile: str | None  # None for files, which no registry knows
     sets: Mapping[str, str]
     archs: tuple[Arch, ...]
     rows: tuple[KernelReport, ...]
     left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...] = ()
+    grid: Grid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A launch other than the registry's, for every row; None leaves a number as it is."""
+
+    block_threads: int | None = None
+    dynamic_smem_bytes: int | None = None
+    grid: Grid | None = None
+
+    def __str__(self) -> str:
+        parts = [f"blocks of {self.block_threads} threads"] if self.block_threads is not None else []
+        parts += [f"{self.dynamic_smem_bytes} bytes of dynamic smem"] if self.dynamic_smem_bytes is not None else []
+        return " and ".join(parts)
+
+    def apply(self, report: RegsReport) -> RegsReport:
+        """The same code, launched so."""
+        report = replace(report, grid=self.grid or report.grid)
+        if self.block_threads is None and self.dynamic_smem_bytes is None:
+            return report
+        rows = []
+        for row in report.rows:
+            subject = replace(
+                row.subject,
+                block_threads=self.block_threads if self.block_threads is not None else row.block_threads,
+                dynamic_smem_bytes=(
+                    self.dynamic_smem_bytes if self.dynamic_smem_bytes is not None else row.dynamic_smem_bytes
+                ),
+            )
+            rows.append(report_kernel(subject, row.arch, row.usage, row.calls, row.log))
+        note = f"what if: {self}, not what is launched"
+        return replace(report, rows=tuple(rows), notes=(*report.notes, note))
 
 
 def subject_of(variant: Variant, tested: LastTest | None = None, function: ResourceUsage | None = None) -> Subject:

@@ -235,11 +235,14 @@ def test_json_has_everything(run: Run) -> None:
                     "smem_bytes_fewer": 256,
                     "text": "3 blocks/SM (25.0 %) at 33024 bytes of smem, 256 fewer",
                 },
+                "waves": None,
                 "tests": None,
                 "calls": [],
             }
         ],
         "left_out": [],
+        "grid": None,
+        "notes": [],
     }
 
 

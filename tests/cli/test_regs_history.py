@@ -196,7 +196,7 @@ def test_an_update_that_fails_leaves_what_was_pinned(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--check", "--update"], "error: --vs, --check and --update exclude each other\n"),
+        (["--check", "--update"], "error: --vs, --check, --update and --max-regs exclude each other\n"),
         (["--check", "--csv"], "error: --csv is of a report, not of a comparison\n"),
         (["--update", "--profile", "release", "--set", "x=1"], "error: --set: unknown flag 'x'"),
         (["--vs=-x"], "error: --vs -x: not a revision\n"),

@@ -1,15 +1,20 @@
 """The register report of real compiles, cross-checked with the objects themselves."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hungry_project import REGISTRY, SOURCE, whole_toolchain
 
 from sparkctl.arch import parse_archs
+from sparkctl.errors import WorkFailed
 from sparkctl.registry import load_registry
-from sparkctl.toolchain import Toolchain, find_native_archs
+from sparkctl.toolchain import Toolchain, find_native_archs, run_tool
 from sparkctl.workflows.regs import read_variant, report_regs, verify_with_objects
+from sparkctl.workflows.regs_caps import FLAG_TEXT, sweep_files, sweep_registry
+from sparkctl.workflows.regs_inputs import FileOptions, report_files
 from sparkctl.workflows.regs_model import RegsReport
+from sparkctl.workflows.regs_vs import Selected
 
 pytestmark = pytest.mark.nvcc
 
@@ -82,3 +87,49 @@ def test_every_variant_of_the_project_agrees_with_its_object(toolchain: Toolchai
     result = report_regs(registry, (), archs=archs, toolchain=toolchain)
     assert {row.variant.kernel.name for row in result.rows} == set(registry.kernels)
     assert verify_with_objects(result, toolchain) == ()
+
+
+def test_any_source_is_compiled_and_its_object_says_the_same(project: Path, toolchain: Toolchain) -> None:
+    source = project / "alone.cu"
+    source.write_text("#define SPARK_BLOCK 128\n#define SPARK_VALUES 64\n" + SOURCE, encoding="utf-8")
+    archs = parse_archs("sm_80,sm_90", native=find_native_archs)
+    options = FileOptions(archs, archs, block_threads=128, dynamic_smem_bytes=4096)
+    result = report_files([source], options, toolchain=toolchain)
+    assert [(row.name, row.arch.name, row.kernel) for row in result.rows] == [
+        ("hungry_kernel<64>", "sm_80", "alone.cu"),
+        ("hungry_kernel<64>", "sm_90", "alone.cu"),
+    ]
+    assert all(row.occupancy and row.occupancy.blocks_per_sm > 0 and not row.usage.spills for row in result.rows)
+    built = project / "alone.o"
+    nvcc = toolchain.require_nvcc()
+    run_tool([nvcc.path, "-c", source, "-o", built, "-std=c++17", "-O3", *(word for a in archs for word in a.gencode)])
+    objects = report_files([built], replace(options, archs=None), toolchain=toolchain)
+    known = [(row.arch.name, row.registers, row.static_smem_bytes) for row in result.rows]
+    assert [(row.arch.name, row.registers, row.static_smem_bytes) for row in objects.rows] == known
+    assert {(row.usage.spill_store_bytes, row.usage.barriers) for row in objects.rows} == {(None, None)}
+
+
+def test_a_source_that_does_not_compile_says_what_the_compiler_said(project: Path, toolchain: Toolchain) -> None:
+    source = project / "broken.cu"
+    source.write_text("__global__ void f() { undefined_name = 1; }\n", encoding="utf-8")
+    archs = parse_archs("sm_90", native=find_native_archs)
+    with pytest.raises(WorkFailed, match=r"broken.cu does not compile for sm_90\n.*undefined_name"):
+        report_files([source], FileOptions(archs, archs), toolchain=toolchain)
+
+
+def test_a_sweep_of_caps_shows_what_registers_cost_in_spills(project: Path, toolchain: Toolchain) -> None:
+    text = (project / "flags.yaml").read_text().replace("flags:\n", f"flags:\n{FLAG_TEXT}\n", 1)
+    (project / "flags.yaml").write_text(text)
+    archs = parse_archs("sm_90", native=find_native_archs)
+    selected = Selected(("hungry.v64",), archs, {}, "release", {})
+    sweep = sweep_registry(load_registry(project / "flags.yaml"), selected, (40, 255), toolchain=toolchain)
+    free, tight, wide = sweep.rows
+    assert [(one.asked, one.cap) for one in sweep.rows] == [(None, None), (40, 40), (255, 255)]
+    assert tight.row.registers == 40 < free.row.registers
+    assert (free.row.usage.spills, tight.row.usage.spills, wide.row.usage.spills) == (False, True, False)
+    assert tight.row.occupancy and free.row.occupancy
+    assert tight.row.occupancy.warps_per_sm > free.row.occupancy.warps_per_sm
+    source = project / "alone.cu"
+    source.write_text("#define SPARK_BLOCK 128\n#define SPARK_VALUES 64\n" + SOURCE, encoding="utf-8")
+    same = sweep_files([source], FileOptions(archs, archs, block_threads=128), (40,), toolchain=toolchain)
+    assert [one.row.registers for one in same.rows] == [free.row.registers, 40]
