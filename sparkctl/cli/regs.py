@@ -42,7 +42,7 @@ Examples:
   sparkctl regs attn_combine --vs HEAD~1               what a change did
   sparkctl regs --check --arch sm_89,sm_90             against what is pinned
   sparkctl regs attn_combine --max-regs 32,40          by real compiles
-  sparkctl regs my.cu --block 256 --arch sm_90         any source, log or object
+  sparkctl regs my.cu --block 256                      any source, log, object
 """
 
 

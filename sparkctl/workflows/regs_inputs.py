@@ -159,7 +159,7 @@ def _compile(
     temp.mkdir()
     includes = [word for include in (path.absolute().parent, *options.include) for word in ("-I", str(include))]
     command = [str(nvcc.path), "-c", str(path.absolute()), "-o", str(temp / "out.o"), *includes]
-    command += ["-std=c++17", "-O3", "-Xptxas=-v", *cap, *arch.gencode, *options.nvcc]
+    command += ["-std=c++17", "-Xptxas=-v", *cap, *arch.gencode, *options.nvcc]
     cache = prepare_cache(
         toolchain.ccache, environ=environ, root=temp, compilers=nvcc.identity, temp=temp, private=False
     )
