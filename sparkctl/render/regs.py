@@ -163,7 +163,7 @@ def _notes(report: RegsReport, *, letters: bool) -> Iterable[Text]:
         if row.occupancy is not None and cannot_launch(row):
             limiters = " and ".join(FULL_NAMES[name] for name in row.occupancy.limiters)
             yield Text(f"! {row.name} cannot launch on {row.arch.name}: too many {limiters}", style=LOUD)
-    yield from _failing(report)
+    yield from failing_tests(report)
     for arch in report.archs:
         missing = [item for item in report.left_out if item.arch == arch]
         if missing:
@@ -182,18 +182,18 @@ def _notes(report: RegsReport, *, letters: bool) -> Iterable[Text]:
         yield Text("occupancy needs the block's size: --block THREADS, and --smem BYTES where it is dynamic")
     for note in report.notes:
         yield Text(note)
-    yield from _test_summary(report)
+    yield from test_summary(report)
     yield Text(build_line(report), style="dim")
 
 
-def _failing(report: RegsReport) -> Iterable[Text]:
+def failing_tests(report: RegsReport) -> Iterable[Text]:
     """A kernel that computes wrong results is not praised for its registers."""
     for row in {row.variant.name: row for row in report.rows if row.variant is not None}.values():
         if row.tested is not None and row.tested.verdict.failed:
             yield Text(f"! {row.name} fails its tests: {describe_test(row.tested)}", style=LOUD)
 
 
-def _test_summary(report: RegsReport) -> Iterable[Text]:
+def test_summary(report: RegsReport) -> Iterable[Text]:
     cells = {row.variant.name: tests_cell(row) for row in report.rows if row.variant is not None}
     counts = Counter("!" if cell.startswith("!") else cell for cell in cells.values())
     words = {

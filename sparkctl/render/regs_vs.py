@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparkctl.arch import limits_for, parse_arch
+from sparkctl.render.regs import failing_tests, test_summary
 from sparkctl.render.regs_columns import known, percent_text
 from sparkctl.resources import Change, Numbers
 from sparkctl.workflows.regs_pins import PinCheck, Waiver
@@ -43,6 +44,8 @@ def show_comparison(console: Console, comparison: RegsComparison, *, every: bool
     for note in comparison.notes:
         console.print(Text(note))
     console.print(Text(count_line(comparison)))
+    for line in (*failing_tests(comparison.report), *test_summary(comparison.report)):
+        console.print(line)
     console.print(Text(build_line(comparison), style="dim"))
 
 
@@ -62,7 +65,9 @@ def comparison_markdown(comparison: RegsComparison, *, every: bool) -> str:
     """A table for a pull request."""
     shown = comparison.changes if every else comparison.changed
     rows = [_markdown_row(change, change.verdict) for change in shown]
-    below = [*comparison.notes, f"{comparison.old} → this tree: {count_line(comparison)}", build_line(comparison)]
+    tests = [line.plain for line in (*failing_tests(comparison.report), *test_summary(comparison.report))]
+    counts = f"{comparison.old} → this tree: {count_line(comparison)}"
+    below = [*comparison.notes, counts, *tests, build_line(comparison)]
     return "\n".join([*_markdown_head(), *rows, "", *below] if rows else below)
 
 

@@ -227,6 +227,7 @@ def test_outside_of_git_a_revision_is_refused_and_a_saved_report_compared(
         "  sm_90  better  registers 96 → 80, blocks/SM 5 → 6 (occupancy 31.3 → 37.5 %)",
         "",
         "1 of 5 changed: 1 better",
+        "sparkctl test of 5 variants: 5 not tested",
         "nvcc 13.0.88, profile release",
     ]
     data = json.loads(run("--vs", "before", "--json").out)
@@ -315,8 +316,9 @@ def test_an_interrupted_export_leaves_no_tree_and_the_next_makes_it(
         patch.setattr(tarfile.TarFile, "extractall", interrupted)
         assert run("--vs", "HEAD").code == 130
     assert list((tmp_path / "build" / "revisions").iterdir()) == []
-    assert run("--vs", "HEAD").out.splitlines()[-2:] == [
+    assert run("--vs", "HEAD").out.splitlines()[-3:] == [
         "5 kernels compared: nothing changed",
+        "sparkctl test of 5 variants: 5 not tested",
         "nvcc 13.0.88, profile release",
     ]
     (tree,) = (tmp_path / "build" / "revisions").iterdir()
