@@ -51,9 +51,8 @@ def render_regs(report: RegsReport, *, width: int, verbose: bool = False) -> Ren
     tests += [TESTS] if any(row.tested for row in report.rows) else []
     flat, parts, letters = [*_flat_columns(), *tests], list[RenderableType](), False
     if _needed_width(flat, report.rows) <= width:
-        table = _table(flat, _widths(flat, report.rows))
-        _add_rows(table, flat, report.rows)
-        parts.append(table)
+        widths = _widths(flat, report.rows)
+        parts += [_header(flat, widths), _lines(_row_line(flat, widths, row) for row in report.rows)]
     else:
         choices = ((*WIDE, *tests), WIDE, (*MIDDLE, *tests), MIDDLE, NARROW)
         layouts = [_grouped_columns(report, columns) for columns in choices]
@@ -87,7 +86,7 @@ def _rest_of_name(row: KernelReport) -> str:
 def _groups(report: RegsReport, columns: list[Column]) -> Iterable[RenderableType]:
     """The header once, then a heading and rows per kernel, all columns in line."""
     widths = _widths(columns, report.rows)
-    yield _table(columns, widths)
+    yield _header(columns, widths)
     for kernel, group in groupby(report.rows, key=lambda row: row.kernel):
         rows = list(group)
         heading = [kernel, *([] if len(report.archs) > 1 else [rows[0].arch.name])]
@@ -96,31 +95,47 @@ def _groups(report: RegsReport, columns: list[Column]) -> Iterable[RenderableTyp
             heading += [f"{' or '.join(map(str, threads))} threads"] if threads else []
         yield Text()
         yield Text("  ".join(heading), style="bold")
-        table = _table(columns, widths, headed=False)
+        lines: list[Text] = []
         for name, same in groupby(rows, key=_rest_of_name):
-            if len(report.archs) > 1:
-                table.add_row(Text(name))
-            _add_rows(table, columns, same)
-        yield table
+            lines += [Text(name)] if len(report.archs) > 1 else []
+            lines += [_row_line(columns, widths, row) for row in same]
+        yield _lines(lines)
 
 
-def _table(columns: Sequence[Column], widths: Sequence[int], *, headed: bool = True) -> Table:
-    """Every column has its width, so that tables line up and no number is ever cut."""
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=headed)
+def _header(columns: Sequence[Column], widths: Sequence[int]) -> Text:
+    """Every column has its width, so that all lines stand below each other and no number is ever cut."""
     height = max(len(column.header) for column in columns)
-    for column, width in zip(columns, widths, strict=True):
-        table.add_column(
-            "\n".join([""] * (height - len(column.header)) + list(column.header)),
-            justify="right" if column.right else "left",
-            width=width,
-            no_wrap=True,
-        )
-    return table
+    lines = []
+    for index in range(height):
+        words = ((*[""] * (height - len(column.header)), *column.header)[index] for column in columns)
+        lines.append(Text(_padded(columns, widths, list(words)).rstrip(), style="bold"))
+    return _lines(lines)
 
 
-def _add_rows(table: Table, columns: Sequence[Column], rows: Iterable[KernelReport]) -> None:
-    for row in rows:
-        table.add_row(*(Text(c.cell(row), style=LOUD if c.loud(row) else "") for c in columns))
+def _row_line(columns: Sequence[Column], widths: Sequence[int], row: KernelReport) -> Text:
+    cells = [column.cell(row) for column in columns]
+    loud = [column.loud(row) for column in columns]
+    if not any(loud):
+        return Text(_padded(columns, widths, cells).rstrip())
+    line = Text()
+    for column, width, cell, is_loud in zip(columns, widths, cells, loud, strict=True):
+        gap = " " * (width - cell_len(cell))
+        line.append(gap if column.right else "").append(cell, style=LOUD if is_loud else "")
+        line.append(" " * GAP if column.right else gap + " " * GAP)
+    line.rstrip()
+    return line
+
+
+def _padded(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    parts = []
+    for column, width, cell in zip(columns, widths, cells, strict=True):
+        gap = " " * (width - cell_len(cell))
+        parts.append(gap + cell if column.right else cell + gap)
+    return (" " * GAP).join(parts)
+
+
+def _lines(lines: Iterable[Text]) -> Text:
+    return Text("\n").join(lines)
 
 
 def _sentence(row: KernelReport, report: RegsReport) -> Text:
