@@ -56,6 +56,7 @@ def report_regs(
     ]
     raise_failures(run_build(plans, progress=progress))
     folders = {plan.arch: plan.folder for plan in plans}
+    runs = {arch: {variant.name for variant in variants} for arch, variants in wanted.items()}
     tests = LastTests(registry, environ)
     return RegsReport(
         compiler=f"nvcc {nvcc.version}",
@@ -66,14 +67,14 @@ def report_regs(
             row
             for variant in selected
             for arch, folder in folders.items()
-            if variant in wanted[arch]
+            if variant.name in runs[arch]
             for row in read_variant(folder, variant, arch, tests.of(variant.name, arch, profile, sets or {}))
         ),
         left_out=tuple(
             LeftOut(variant, arch, why_left_out(variant, arch))
             for variant in selected
             for arch in wanted
-            if variant not in wanted[arch]
+            if variant.name not in runs[arch]
         ),
     )
 
