@@ -18,6 +18,7 @@ $(VENV)/.installed: pyproject.toml .ci/constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing sparkctl, the nvcc wheels and the development tools into $(VENV)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[toolchain,dev]'
+	@$(BIN)/python .ci/occupancy_header.py $(VENV)/occupancy
 	@touch $@
 
 setup: $(VENV)/.installed  ## install everything into .venv

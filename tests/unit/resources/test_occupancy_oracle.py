@@ -1,6 +1,7 @@
 """Our occupancy against NVIDIA's cuda_occupancy.h, compiled with g++ and asked about thousands of points.
 
-The header comes from SPARKCTL_OCCUPANCY_INCLUDE (a folder), else from the toolkit that sparkctl would build with.
+The header is that of nvidia-cuda-runtime 13.5.37, which `make setup` unpacks beside the packages. Without it that of
+the toolkit that sparkctl would build with has to do; SPARKCTL_OCCUPANCY_INCLUDE names another folder.
 """
 
 import os
@@ -8,6 +9,8 @@ import random
 import re
 import shutil
 import subprocess
+import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +23,8 @@ from sparkctl.toolchain import find_toolchain
 
 SOURCE = Path(__file__).with_name("occupancy_oracle.cpp")
 BITS = {"warps": 1, "registers": 2, "shared_memory": 4, "blocks": 8, "barriers": 16}
-POINTS_PER_ARCH = 600
+POINTS_PER_ARCH = 5000
+UNPACKED = Path(sys.prefix) / "occupancy"
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ def include_folders() -> list[Path]:
     named = os.environ.get("SPARKCTL_OCCUPANCY_INCLUDE")
     if named:
         return [Path(named)]
+    if (UNPACKED / "cuda_occupancy.h").is_file():
+        return [UNPACKED]
     try:
         nvcc = find_toolchain().nvcc
     except SparkctlError:
@@ -140,6 +146,18 @@ def test_thousands_of_points_agree_with_the_header(oracle: Oracle) -> None:
         and (result.blocks_per_sm, header_bits(result)) != (blocks, bits)
     ]
     assert different == []
+
+
+def test_ten_capabilities_and_more_have_five_thousand_points_each() -> None:
+    counts = Counter(point.arch for point in random_points(seed=20240607))
+    assert len(counts) == len(KNOWN_ARCHS) >= 10
+    assert set(counts.values()) == {5000}
+
+
+def test_in_ci_the_header_is_the_one_whose_limits_are_in_the_table(oracle: Oracle) -> None:
+    if not os.environ.get("CI") and not UNPACKED.is_dir():
+        pytest.skip("no make setup was run")
+    assert oracle.cuda_version == 13050
 
 
 def test_the_points_reach_every_limiter_on_every_arch_that_has_it() -> None:

@@ -1,8 +1,11 @@
 """Logs as compilers printed them (tests/data/ptxas), and what a cut or failed one must not become."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sparkctl.errors import WorkFailed
 from sparkctl.resources import ResourceUsage, parse_ptxas
@@ -170,6 +173,38 @@ def test_interleaved_compiles_are_an_error() -> None:
     mixed = "".join(line for pair in zip(one, two, strict=False) for line in pair)
     with pytest.raises(WorkFailed):
         parse_ptxas(mixed)
+
+
+Known = tuple[str, str | None, int | None, int | None, int | None, int, int | None, int | None]
+
+
+def facts(usage: ResourceUsage) -> Known:
+    spills = usage.spill_store_bytes, usage.spill_load_bytes
+    return (
+        usage.function,
+        usage.arch,
+        usage.registers,
+        *spills,
+        usage.stack_bytes,
+        usage.static_smem_bytes,
+        usage.barriers,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(GOOD), st.sampled_from(GOOD), st.randoms(use_true_random=False), st.floats(0, 1))
+def test_two_logs_mixed_line_by_line_are_an_error_or_right(first: str, second: str, draw: Random, share: float) -> None:
+    """As two compilers that write to one file: never one kernel's numbers under another's name."""
+    left, right = read(first).splitlines(keepends=True), read(second).splitlines(keepends=True)
+    right_answers = {facts(usage) for name in (first, second) for usage in parse_ptxas(read(name)) if usage.is_entry}
+    mixed = []
+    while left or right:
+        mixed.append((left if left and (not right or draw.random() < share) else right).pop(0))
+    try:
+        found = [usage for usage in parse_ptxas("".join(mixed)) if usage.is_entry]
+    except WorkFailed:
+        return
+    assert {facts(usage) for usage in found} <= right_answers
 
 
 def test_the_same_kernel_twice_for_one_arch_is_an_error() -> None:
