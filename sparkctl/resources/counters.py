@@ -81,6 +81,8 @@ def parse_counters(text: str) -> tuple[Launch, ...]:
     start = next((number for number, line in enumerate(lines) if line.startswith('"ID",')), None)
     if start is None:
         raise WorkFailed("ncu printed no table")
+    if not lines[-1].endswith(("\n", '"')):  # behind a comma a field without text is none that ncu prints
+        raise WorkFailed("ncu's table ends early")
     try:
         names, units, *rows = list(csv.reader(io.StringIO("".join(_table(lines[start:]))), strict=True))
     except (ValueError, csv.Error) as error:

@@ -179,20 +179,22 @@ def _used_counts(text: str) -> dict[str, int] | None:
 
 
 def _finish_run(reader: _Reader) -> None:
-    """What only the whole run tells: a device function's arch, and that the code is relocatable."""
+    """What only the whole run tells: a device function's arch."""
     run = reader.done[reader.run_start :]
     archs = {usage.arch for usage in run if usage.arch is not None}
+    if len(archs) > 1 and reader.runs:
+        what = f"compiler log has kernels for {' and '.join(sorted(archs))} in one run of ptxas"
+        raise WorkFailed(what, hint="do several compiles share this log? keep one log per compile")
     arch = archs.pop() if len(archs) == 1 else None
-    relocatable = any(is_copy(usage.function) for usage in run)
-    reader.done[reader.run_start :] = [
-        replace(
-            usage,
-            arch=usage.arch or arch,
-            relocatable=relocatable,
-            static_smem_bytes=None if relocatable and not usage.static_smem_bytes else usage.static_smem_bytes,
-        )
-        for usage in run
-    ]
+    reader.done[reader.run_start :] = [replace(usage, arch=usage.arch or arch) for usage in run]
+
+
+def _mark_relocatable(reader: _Reader) -> None:
+    """Relocatable code is seen by its copies alone. Where some is, what a log says of shared memory is not final."""
+    if any(is_copy(usage.function) for usage in reader.done):
+        reader.done[:] = [
+            replace(usage, relocatable=True, static_smem_bytes=usage.static_smem_bytes or None) for usage in reader.done
+        ]
 
 
 def _finish(reader: _Reader) -> None:
@@ -203,6 +205,7 @@ def _finish(reader: _Reader) -> None:
     if not reader.done and not reader.runs:
         raise WorkFailed("compiler log has no ptxas report", hint="compile with -Xptxas=-v")
     _finish_run(reader)
+    _mark_relocatable(reader)
     seen: set[tuple[str, str | None]] = set()
     for usage in reader.done:
         if usage.is_entry and (usage.function, usage.arch) in seen:
