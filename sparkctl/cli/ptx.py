@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from sparkctl.cli.options import Archs, Dtype, HeadDim, Json, Kernels, Profile, Sets, Where, cli_context
-from sparkctl.cli.sass_show import ByLine, Listing, show_code
+from sparkctl.cli.sass_show import ByLine, Listing, Vs, show_code
 
 HELP = """The PTX of variants: the instruction mix, the listing, the count of each source line.
 
@@ -18,6 +18,8 @@ Examples:
   sparkctl ptx attn_combine.bf16.d64 --listing
   sparkctl ptx attn_combine.bf16.d64 --listing --profile lineinfo
   sparkctl ptx attn_combine.bf16.d64 --by-line --profile lineinfo
+  sparkctl ptx attn_combine --vs HEAD~1                     what a change did
+  sparkctl ptx attn_combine.bf16.d64 --listing --vs main    as a diff
 """
 
 
@@ -37,6 +39,7 @@ def ptx(
     dtype: Dtype = None,
     listing: Listing = False,
     by_line: ByLine = False,
+    vs: Vs = None,
     json: Json = False,
 ) -> None:
     """Read the options; the rest is the same for SASS."""
@@ -50,5 +53,6 @@ def ptx(
         where=(where, head_dim, dtype),
         listing=listing,
         by_line=by_line,
+        vs=vs,
         json=json,
     )

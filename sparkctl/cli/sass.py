@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from sparkctl.cli.options import Archs, Dtype, HeadDim, Json, Kernels, Profile, Sets, Where, cli_context
-from sparkctl.cli.sass_show import ByLine, Listing, show_code
+from sparkctl.cli.sass_show import ByLine, Listing, Vs, show_code
 
 HELP = """The machine code (SASS) of variants: the instruction mix, the listing, the count of each source line.
 
@@ -18,6 +18,8 @@ Examples:
   sparkctl sass attn_combine.bf16.d64 --listing
   sparkctl sass attn_combine.bf16.d64 --listing --profile lineinfo
   sparkctl sass attn_combine.bf16.d64 --by-line --profile lineinfo
+  sparkctl sass attn_combine --vs HEAD~1                     what a change did
+  sparkctl sass attn_combine.bf16.d64 --listing --vs main    as a diff
 """
 
 
@@ -37,6 +39,7 @@ def sass(
     dtype: Dtype = None,
     listing: Listing = False,
     by_line: ByLine = False,
+    vs: Vs = None,
     json: Json = False,
 ) -> None:
     """Read the options; the rest is the same for PTX."""
@@ -50,5 +53,6 @@ def sass(
         where=(where, head_dim, dtype),
         listing=listing,
         by_line=by_line,
+        vs=vs,
         json=json,
     )

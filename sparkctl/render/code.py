@@ -126,7 +126,7 @@ def _one(row: CodeRow, width: int) -> RenderableType:
     table.add_column("of these", overflow="fold")
     for label, (group, all_, looped, names) in zip(labels, found, strict=True):
         cells = [label, str(all_), *([] if looped is None else [str(looped)])]
-        table.add_row(*cells, _folded(names, left), style=LOUD if group in LOCAL else "")
+        table.add_row(*cells, folded(names, left), style=LOUD if group in LOCAL else "")
     looped = row.mix.total_looped
     table.add_row("total", str(row.mix.total), *([] if looped is None else [str(looped)]), "", style="bold")
     heading = Text.assemble((title_of(row), "bold"), f"\n{function_name(row)}\n")
@@ -138,7 +138,7 @@ def _one(row: CodeRow, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _folded(items: Sequence[str], width: int) -> str:
+def folded(items: Sequence[str], width: int) -> str:
     """Joined by commas, in lines that break between items."""
     text = ", ".join(item.replace(" ", "\0") for item in items)
     options = {"break_long_words": False, "break_on_hyphens": False}

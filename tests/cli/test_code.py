@@ -17,7 +17,9 @@ import pytest
 from sparkctl.arch import Arch
 from sparkctl.build import Edge
 from sparkctl.cli.app import main
+from sparkctl.registry import load_registry
 from sparkctl.toolchain import Nvcc, Toolchain
+from sparkctl.workflows.revision import Revision
 
 DATA = Path(__file__).parents[1] / "data" / "sass"
 REGISTRY = """\
@@ -148,7 +150,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 def written_plan(project: Project) -> Callable[..., Any]:
     def plan(registry: Any, variants: Any, *, arch: Any, profile: str, **_: Any) -> Any:
-        folder = project.root / "build" / f"cuda-{arch}-{profile}"
+        folder = registry.root / "build" / f"cuda-{arch}-{profile}"
         edges = [
             Edge(
                 v.name,
@@ -163,7 +165,7 @@ def written_plan(project: Project) -> Callable[..., Any]:
         return SimpleNamespace(
             arch=arch,
             folder=folder,
-            root=project.root,
+            root=registry.root,
             edges=edges,
             toolchain=project.tools,
             label=folder.name,
@@ -462,3 +464,152 @@ def test_an_interrupt_ends_it_with_130(project: Project, monkeypatch: pytest.Mon
     result = project.call("sass", "ring")
     assert (result.code, result.out, result.err) == (130, "", "error: interrupted\n")
     assert not list((project.root / "build").rglob("*.sass"))
+
+
+@pytest.fixture
+def then(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Another revision: ring.bf16 had one more FADD and more registers, ring.fp16 is the same but for registers' numbers,
+    merge was not there yet, and old was there still."""
+    root = project.root / "then"
+    root.mkdir()
+    text = REGISTRY.replace("  merge:", "  old:").replace("source: merge.cu", "source: old.cu")
+    (root / "flags.yaml").write_text(text, encoding="utf-8")
+    for kernel in ("old", "ring", "warped"):
+        (root / f"{kernel}.cu").touch()
+    made = Project(root, project.call, project.tools)
+    for name in ("ring.bf16.d64", "ring.fp16.d64"):
+        code = project.object(name).read_text(encoding="utf-8")
+        log = project.object(name).with_suffix(".ptxas").read_text(encoding="utf-8")
+        if name == "ring.bf16.d64":
+            code = code.replace("VIADD R11, R11, 0x1", "FADD.FTZ R11, R11, R12")
+            log = log.replace("Used 18 registers", "Used 24 registers").replace(*SPILL)
+        made.write_object(name, code.replace("R13", "R31"), log)
+
+    def open_revision(registry: Any, name: str, environ: Any) -> Revision:
+        return Revision(name, "0123456789abcdef", load_registry(root / "flags.yaml"), root / "build")
+
+    monkeypatch.setattr("sparkctl.workflows.code_vs.open_revision", open_revision)
+    return made
+
+
+def test_vs_shows_what_changed_and_counts_the_rest(project: Project, then: Project) -> None:
+    result = project.call("sass", "--where", "dtype=bf16,fp16", "--vs", "HEAD~1", columns=80)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == screen("""
+HEAD~1 (0123456789ab) → here
+
+ring.bf16.d64  sm_90  changed
+scale_rows
+24 → 18 registers, !spills 4/8 → 0/0 B; 33 instructions, 11 of them in loops
+
+kind        all  loops  of these
+FP32      2 → 1  2 → 1  FADD 1 → 0
+integer  9 → 10  3 → 4  VIADD 1 → 2
+
+merge.bf16  sm_90  new
+18 registers, 33 instructions
+
+the same: 1 of 3 kernels
+gone: old.bf16
+compared without addresses, numbers of registers, predicates, barriers and
+labels, and .reuse
+nvcc 13.0.88, profile release
+""")
+    assert max(map(len, project.call("sass", "ring", "--vs", "x", columns=120).out.splitlines())) <= 120
+
+
+def test_vs_with_verbose_shows_the_same_too(project: Project, then: Project) -> None:
+    assert "\nring.fp16.d64  sm_90  same\n" in project.call("sass", "ring", "--vs", "HEAD~1", "-v").out
+
+
+def test_vs_with_listing_is_a_unified_diff(project: Project, then: Project) -> None:
+    assert project.call("sass", "ring.bf16.d64", "--vs", "HEAD~1", "--listing").out == screen("""
+--- ring.bf16.d64 sm_90 at HEAD~1 (0123456789ab)
++++ ring.bf16.d64 sm_90 here
+@@ -18,7 +18,7 @@
+       ULDC UR4, c[0x0][0x224]
+       IMAD.WIDE.U32 R2, R9, 0x4, R4
+       LDG.E R3, desc[UR6][R2.64]
+-      FADD.FTZ R11, R11, R12
++      VIADD R11, R11, 0x1
+       VIADD R9, R9, UR4
+       ISETP.GE.AND P0, PT, R11, UR8, PT
+       STS [R0], R3
+# compared without addresses, numbers of registers, predicates, barriers and labels, and .reuse
+""")
+    same = project.call("sass", "ring.fp16.d64", "--vs", "HEAD~1", "--listing").out.splitlines()
+    assert same[2].startswith("the code is the same, compared without addresses")
+    assert project.call("sass", "merge", "--vs", "HEAD~1", "--listing").out.endswith(
+        "\nHEAD~1 (0123456789ab) does not have it"
+    )
+
+
+def test_vs_as_json_has_both_sides_and_the_diff(project: Project, then: Project) -> None:
+    data = json.loads(project.call("sass", "ring.bf16.d64", "--vs", "HEAD~1", "--listing", "--json").out)
+    (kernel,) = data["kernels"]
+    assert (data["vs"], data["commit"], kernel["status"]) == ("HEAD~1 (0123456789ab)", "0123456789abcdef", "changed")
+    assert (kernel["old"]["registers"], kernel["new"]["registers"]) == (24, 18)
+    assert [line for line in kernel["diff"] if line[0] != " "] == [
+        "-      FADD.FTZ R11, R11, R12",
+        "+      VIADD R11, R11, 0x1",
+    ]
+    data = json.loads(project.call("sass", "--where", "dtype=bf16,fp16", "--vs", "x", "--json").out)
+    assert [kernel["status"] for kernel in data["kernels"]] == ["changed", "same", "new"]
+    assert data["gone"] == ["old.bf16"]
+
+
+def test_code_that_was_only_reordered_is_said(project: Project, then: Project) -> None:
+    code = project.object("ring.fp16.d64").read_text(encoding="utf-8")
+    first, second = "VIADD R11, R11, 0x1", "VIADD R9, R9, UR4"
+    swapped = code.replace(first, "MARK").replace(second, first).replace("MARK", second)
+    then.write_object("ring.fp16.d64", swapped, (DATA / "ring.ptxas").read_text(encoding="utf-8").replace(*SPILL))
+    out = project.call("sass", "ring.fp16.d64", "--vs", "x").out
+    assert "\nthe same mix: instructions were exchanged or moved, --listing shows them\n" in out
+
+
+def test_other_registers_alone_are_a_change_and_no_exchange(project: Project, then: Project) -> None:
+    log = (DATA / "ring.ptxas").read_text(encoding="utf-8").replace("Used 18", "Used 20")
+    then.write_object("ring.fp16.d64", project.object("ring.fp16.d64").read_text(encoding="utf-8"), log)
+    out = project.call("sass", "ring.fp16.d64", "--vs", "x").out
+    assert "ring.fp16.d64  sm_90  changed\nscale_rows\n20 → 18 registers, !spills 0/0 → 4/8 B; 33 instructions" in out
+    assert "the same mix" not in out
+
+
+def test_an_axis_that_the_revision_did_not_have_narrows_this_tree_alone(project: Project, then: Project) -> None:
+    axes = "head_dim: {values: [64], short: d}"
+    newer = REGISTRY.replace(axes, axes + "\n      stages: {values: [2], short: s, default: 2}")
+    (project.root / "flags.yaml").write_text(newer, encoding="utf-8")
+    result = project.call("sass", "ring", "--where", "stages=2", "--vs", "x")
+    assert (result.code, result.err) == (0, "")
+    assert "\nthe same: 1 of 2 kernels\n" in result.out
+
+
+def test_vs_outside_of_a_repository_builds_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.root.parent))
+    monkeypatch.setattr("sparkctl.workflows.code.run_build", lambda *_, **__: pytest.fail("built"))
+    result = project.call("sass", "ring", "--vs", "x")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"error: --vs x: {project.root} is in no git repository\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("ring", "--vs=-x"), "error: --vs -x: not a revision\nhint: a commit, branch or tag: --vs HEAD~1\n"),
+        (("ring", "--vs", ""), "error: --vs : not a revision\nhint: a commit, branch or tag: --vs HEAD~1\n"),
+        (("ring", "--vs", "x", "--listing"), "error: --listing shows one variant, 2 are selected\n"),
+        (("merge", "--vs", "x", "--by-line"), "error: --by-line and --vs exclude each other\n"),
+    ],
+)
+def test_wrong_comparisons(project: Project, words: tuple[str, ...], error: str) -> None:
+    result = project.call("sass", *words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(error)
+
+
+def test_a_revision_whose_code_cannot_be_read_is_named(project: Project, then: Project) -> None:
+    then.write_object("ring.bf16.d64", "nothing", (DATA / "ring.ptxas").read_text(encoding="utf-8"))
+    result = project.call("sass", "ring.bf16.d64", "--vs", "HEAD~1")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("error: HEAD~1 (0123456789ab): ")
+    assert "no SASS for sm_90 in it" in result.err

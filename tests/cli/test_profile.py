@@ -262,7 +262,9 @@ def test_an_interrupt_ends_ncu_too(bench: Bench) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
+    began = time.monotonic()
     result = bench.call(VARIANT, "-k", CASE)
     assert (result.code, result.out, result.err) == (130, "", "error: interrupted\n")
+    assert time.monotonic() - began < 50  # it would sleep for 60
     with pytest.raises(ProcessLookupError):
         os.kill(int((bench.folder / "pid").read_text(encoding="utf-8")), 0)

@@ -66,3 +66,33 @@ def test_an_object_of_ptx_alone_is_said(tiny: Any, tmp_path: Path) -> None:
         disassemble(*tools.require_disassembler(), tmp_path / "ptx.o", Arch(9, 0), tmp_path / "ptx")
     with pytest.raises(WorkFailed, match="no SASS for sm_80 in it; it has code for sm_90"):
         disassemble(*tools.require_disassembler(), tmp_path / "sass.o", Arch(8, 0), tmp_path / "sass")
+
+
+def git(root: Path, *words: str) -> None:
+    run_tool(["git", "-C", root, "-c", "user.name=a", "-c", "user.email=a@example.org", *words])
+
+
+def test_vs_shows_what_a_change_of_the_source_did(tiny: Any) -> None:
+    tiny.write(".gitignore", "build/\n")
+    git(tiny.root, "init", "-q")
+    git(tiny.root, "add", "-A")
+    git(tiny.root, "commit", "-qm", "before")
+    tiny.write("csrc/beta.cu", (tiny.root / "csrc/beta.cu").read_text().replace("+=", "*="))
+    for form, added in (("sass", "FADD"), ("ptx", "add.f32")):
+        result = tiny.sparkctl(form, "alpha.n1", "beta", "--arch", "sm_90", "--vs", "HEAD", "--json")
+        assert result.returncode == 0, result.stderr
+        alpha, beta = json.loads(result.stdout)["kernels"]
+        assert (alpha["status"], beta["status"]) == ("same", "changed")
+        assert added in [kind["name"] for kind in beta["old"]["mix"]]
+        assert added not in [kind["name"] for kind in beta["new"]["mix"]]
+    tiny.write("csrc/beta.cu", "nonsense\n")
+    git(tiny.root, "commit", "-qam", "broken")
+    git(tiny.root, "checkout", "-q", "HEAD~1", "--", "csrc")
+    result = tiny.sparkctl("sass", "beta", "--arch", "sm_90", "--vs", "HEAD")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: HEAD (")
+    unknown = tiny.sparkctl("sass", "beta", "--arch", "sm_90", "--vs", "nowhere")
+    assert (unknown.returncode, unknown.stderr.splitlines()[0]) == (
+        2,
+        "error: --vs nowhere: no such revision or saved report",
+    )
