@@ -64,6 +64,7 @@ gpu:  ## on a machine with a GPU: build, all cases on the device, bench; results
 	$(GPU_PYTHON) -m sparkctl build
 	$(GPU_PYTHON) -m sparkctl test --backend cuda --full --json > $(GPU_OUT)/test.json
 	$(GPU_PYTHON) -m pytest -q -p no:cacheprovider -m gpu tests/kernels tests/emulator --junit-xml=$(GPU_OUT)/pytest.xml
+	$(GPU_PYTHON) benchmarks/occupancy_on_device.py $(GPU_OUT)/occupancy.json
 	$(GPU_PYTHON) -m sparkctl bench --seq 4k,16k --batch 1,8 --save $(GPU_OUT)/bench.json
 
 clean:  ## remove build outputs, never the cache
