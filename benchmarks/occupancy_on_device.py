@@ -3,7 +3,7 @@
 python benchmarks/occupancy_on_device.py OUT.json [KERNEL...]
 
 Needs a CUDA device, nvcc and cuobjdump. Each variant's cubin is loaded and cuOccupancyMaxActiveBlocksPerMultiprocessor
-asked with its block and its dynamic shared memory. Exit code 1 where one differs, 3 where a tool or a device is missing.
+asked with its block and its dynamic shared memory. Exit code 1 where one differs, 3 where a tool or device is missing.
 """
 
 from __future__ import annotations
