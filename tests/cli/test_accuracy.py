@@ -187,9 +187,16 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_built(
     assert capsys.readouterr().err.startswith(message)
 
 
+@pytest.fixture
+def own_build(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for what other tests build in the project's own folder."""
+    monkeypatch.setenv("SPARKCTL_BUILD_DIR", str(tmp_path_factory.getbasetemp() / "accuracy"))
+
+
 SMALL = ["--head-dim", "32", "--layers", "2", "--prompt", "20", "--steps", "8"]
 
 
+@pytest.mark.usefixtures("own_build")
 def test_a_real_run_compares_both_arms_of_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["fa_split_gqa", "--ab", "FAPIPE=0,1", "--where", "paged=0", *SMALL, "--json", "--backend", "emulator"]
     assert main(["accuracy", *words]) == 0
@@ -202,6 +209,7 @@ def test_a_real_run_compares_both_arms_of_a_flag(capsys: pytest.CaptureFixture[s
     assert 0 < first["precision"]["relative_l2"] < 0.005
 
 
+@pytest.mark.usefixtures("own_build")
 def test_a_kernel_that_answers_wrongly_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

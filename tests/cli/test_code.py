@@ -138,7 +138,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr("sparkctl.toolchain.find_toolchain", lambda **_: made.tools)
     monkeypatch.setattr("sparkctl.workflows.code.plan_build", written_plan(made))
     sass = (DATA / "ring.sass").read_text(encoding="utf-8").replace("/project/csrc", str(tmp_path))
-    log = (DATA / "ring.ptxas").read_text(encoding="utf-8")
+    log = (DATA / "ring.log").read_text(encoding="utf-8")
     plain = "\n".join(line for line in sass.splitlines() if "## File" not in line)
     made.write_object("ring.bf16.d64", plain, log)
     made.write_object("ring.bf16.d64", sass, log, "lineinfo")
@@ -562,13 +562,13 @@ def test_code_that_was_only_reordered_is_said(project: Project, then: Project) -
     code = project.object("ring.fp16.d64").read_text(encoding="utf-8")
     first, second = "VIADD R11, R11, 0x1", "VIADD R9, R9, UR4"
     swapped = code.replace(first, "MARK").replace(second, first).replace("MARK", second)
-    then.write_object("ring.fp16.d64", swapped, (DATA / "ring.ptxas").read_text(encoding="utf-8").replace(*SPILL))
+    then.write_object("ring.fp16.d64", swapped, (DATA / "ring.log").read_text(encoding="utf-8").replace(*SPILL))
     out = project.call("sass", "ring.fp16.d64", "--vs", "x").out
     assert "\nthe same mix: instructions were exchanged or moved, --listing shows them\n" in out
 
 
 def test_other_registers_alone_are_a_change_and_no_exchange(project: Project, then: Project) -> None:
-    log = (DATA / "ring.ptxas").read_text(encoding="utf-8").replace("Used 18", "Used 20")
+    log = (DATA / "ring.log").read_text(encoding="utf-8").replace("Used 18", "Used 20")
     then.write_object("ring.fp16.d64", project.object("ring.fp16.d64").read_text(encoding="utf-8"), log)
     out = project.call("sass", "ring.fp16.d64", "--vs", "x").out
     assert "ring.fp16.d64  sm_90  changed\nscale_rows\n20 → 18 registers, !spills 0/0 → 4/8 B; 33 instructions" in out
@@ -608,7 +608,7 @@ def test_wrong_comparisons(project: Project, words: tuple[str, ...], error: str)
 
 
 def test_a_revision_whose_code_cannot_be_read_is_named(project: Project, then: Project) -> None:
-    then.write_object("ring.bf16.d64", "nothing", (DATA / "ring.ptxas").read_text(encoding="utf-8"))
+    then.write_object("ring.bf16.d64", "nothing", (DATA / "ring.log").read_text(encoding="utf-8"))
     result = project.call("sass", "ring.bf16.d64", "--vs", "HEAD~1")
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("error: HEAD~1 (0123456789ab): ")

@@ -446,14 +446,14 @@ def test_an_interrupt_at_any_moment_ends_a_real_run_at_once_and_without_results(
         == 0
     )
     ends = []
-    for moment in range(5):
+    for moment in range(4):
         process = subprocess.Popen(
             [sys.executable, "-c", INTERRUPTIBLE, *words, "--repeat", "1000"],
             env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         assert process.stdout is not None and process.stderr is not None
         assert process.stderr.readline() == "ready\n"
-        time.sleep(0.02 + 0.35 * moment)
+        time.sleep(0.02 + 0.45 * moment)
         os.killpg(process.pid, signal.SIGINT)
         start = time.monotonic()
         out, err = process.communicate(timeout=60)
