@@ -99,6 +99,7 @@ def test_a_launch_that_a_gpu_would_refuse_is_refused(clusters: Path, case: str, 
     assert run_case(clusters, case).error == words
 
 
+@pytest.mark.full  # a build of its own
 @pytest.mark.parametrize("case", ["rounds", "spin"])
 def test_fibers_by_ucontext_give_the_same(clusters: Path, case: str) -> None:
     other = compile_program("clusters", ("-DSPARK_EMULATOR_UCONTEXT=1",))
