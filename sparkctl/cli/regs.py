@@ -102,16 +102,18 @@ def regs(
     from sparkctl.workflows.regs_inputs import report_files
     from sparkctl.workflows.regs_vs import Selected, check_name
 
+    files = files_among(kernels or ())
     _refuse_conflicts(
         forms={"--json": json, "--csv": csv, "--markdown": markdown},
         modes={"--vs": vs is not None, "--check": check, "--update": update, "--max-regs": max_regs is not None},
         launch={"--block": block, "--smem": smem, "--grid": grid},
+        for_files=bool(files),
     )
     cli = cli_context(context)
     form: Form = "json" if json else "csv" if csv else "markdown" if markdown else "table"
     caps = parse_caps(max_regs) if max_regs is not None else ()
     launch = what_if(block, smem, grid, gpu)
-    if files := files_among(kernels or ()):
+    if files:
         refuse_for_files(
             {"--head-dim": head_dim, "--dtype": dtype, "--where": where, "--set": sets, "--vs": vs, "--save": save,
              "--check": check, "--update": update, "--profile": profile != "release"}
@@ -164,7 +166,9 @@ def regs(
         _show(cli, launch.apply(report), form=form)
 
 
-def _refuse_conflicts(*, forms: dict[str, bool], modes: dict[str, bool], launch: dict[str, int | None]) -> None:
+def _refuse_conflicts(
+    *, forms: dict[str, bool], modes: dict[str, bool], launch: dict[str, int | None], for_files: bool
+) -> None:
     """UsageError for options that exclude each other."""
     for group in (forms, modes):
         if sum(group.values()) > 1:
@@ -173,8 +177,9 @@ def _refuse_conflicts(*, forms: dict[str, bool], modes: dict[str, bool], launch:
     mode = next((name for name, given in modes.items() if given), None)
     if forms["--csv"] and mode in ("--vs", "--check"):
         raise UsageError("--csv is of a report, not of a comparison", hint="--json or --markdown")
-    other = next((name for name, value in launch.items() if value is not None), None)
-    if other and mode and mode != "--max-regs":
+    other = next((name for name in ("--grid", "--block", "--smem") if launch[name] is not None), None)
+    of_a_file = mode == "--max-regs" and for_files and launch["--grid"] is None  # a file has no launch of its own
+    if other and mode and not of_a_file:
         raise UsageError(f"{other} is a what-if, {mode} is of what is launched", hint=f"leave out {other}")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -23,6 +24,9 @@ Kind = Literal["source", "log", "object"]
 SOURCES = (".cu", ".cuh", ".ptx")
 SUFFIXES = (*SOURCES, ".o", ".obj", ".so", ".a", ".cubin", ".fatbin", ".log", ".ptxas", ".txt")
 MAGIC = (b"\x7fELF", b"!<arch>\n", b"\x50\xed\x55\xba")  # an object or cubin, a library of them, a fatbin
+_CUBIN = re.compile(r"\.(?P<arch>sm_\w+)\.cubin$")
+_ELF_RELOCATABLE = b"\x01\x00"  # ET_REL in e_type
+_RDC = re.compile(r"(?<!\S)(?:-dc|--device-c|(?:-rdc|--relocatable-device-code)[= ]true)(?!\S)")
 LONGEST_LINE = 1 << 16  # of a log; the rest of a longer one is passed over
 COMPILE_TIMEOUT_S = 600
 
@@ -124,14 +128,37 @@ def read_object(path: Path, toolchain: Toolchain) -> tuple[ResourceUsage, ...]:
     """What the object itself records: no spills and no barriers. MissingTool without cuobjdump."""
     if toolchain.cuobjdump is None:
         raise MissingTool(f"{path}: no cuobjdump to read it", hint="pip install 'sparkctl[toolchain]'")
+    cubins = _cubins(path, toolchain.cuobjdump)
     done = run_tool([toolchain.cuobjdump, "--dump-resource-usage", path.absolute()], check=False)
-    if done.returncode != 0 or "Resource usage:" not in done.stdout:
+    if done.returncode != 0 or "Resource usage:" not in done.stdout or not cubins:
         said = (done.output.strip().splitlines() or ["it printed nothing"])[-1]
         raise WorkFailed(f"{path}: cuobjdump finds no code for a GPU in it: {said}", hint="was it compiled by nvcc?")
+    listing = done.stdout
+    if not re.search(r"^arch = ", listing, re.MULTILINE):  # of a bare cubin
+        listing = f"arch = {cubins[0][0]}\n{listing}"
     try:
-        return object_usages(parse_resource_usage(done.stdout))
+        usages = object_usages(parse_resource_usage(listing))
     except WorkFailed as error:
         raise WorkFailed(f"{path}: {error.message}", hint=error.hint) from error
+    open_ended = {arch for arch, is_relocatable in cubins if is_relocatable}
+    return tuple(relocatable(usage) if usage.arch in open_ended else usage for usage in usages)
+
+
+def relocatable(usage: ResourceUsage) -> ResourceUsage:
+    """The linker decides: shared memory is not final."""
+    return replace(usage, relocatable=True, static_smem_bytes=None)
+
+
+def _cubins(path: Path, cuobjdump: Path) -> list[tuple[str, bool]]:
+    """(arch, whether it is relocatable) of each cubin in the object: its name says the one, its ELF type the other."""
+    with TemporaryDirectory(prefix="sparkctl-regs-") as folder:
+        run_tool([cuobjdump, "-xelf", "all", path.absolute()], cwd=Path(folder), check=False)
+        found = []
+        for cubin in sorted(Path(folder).iterdir()):
+            if match := _CUBIN.search(cubin.name):
+                with cubin.open("rb") as stream:
+                    found.append((match["arch"], stream.read(18)[16:] == _ELF_RELOCATABLE))
+        return found
 
 
 def compile_source(
@@ -147,7 +174,7 @@ def compile_source(
     for log in logs:
         refuse_failure(log.splitlines())
         usages += parse_lines(line + "\n" for line in log.split("\n"))
-    return tuple(usages)
+    return tuple(relocatable(usage) if _RDC.search(" ".join(options.nvcc)) else usage for usage in usages)
 
 
 def _compile(

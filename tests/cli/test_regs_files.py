@@ -125,6 +125,14 @@ def test_what_is_no_input_is_one_clear_error(run: Run, tmp_path: Path) -> None:
         (["ring", "--gpu", "H200"], "error: --gpu says where a --grid runs\n"),
         (["ring", "--grid", "9", "--gpu", "H2000"], "error: unknown GPU 'H2000'\n"),
         (["ring", "--block", "64", "--check"], "error: --block is a what-if, --check is of what is launched\n"),
+        (
+            ["ring", "--block", "64", "--max-regs", "64"],
+            "error: --block is a what-if, --max-regs is of what is launched\n",
+        ),
+        (
+            ["spills.log", "--grid", "9", "--gpu", "H200", "--max-regs", "64"],
+            "error: --grid is a what-if, --max-regs is",
+        ),
         (["ring", "--max-regs", "64,x"], "error: --max-regs 64,x: 'x' is no cap\n"),
         (["ring", "--max-regs", "0"], "error: --max-regs 0: '0' is no cap\n"),
         (["ring", "--max-regs", "64,64"], "error: --max-regs 64,64: 64 is written twice\n"),

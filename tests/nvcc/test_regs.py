@@ -133,3 +133,38 @@ def test_a_sweep_of_caps_shows_what_registers_cost_in_spills(project: Path, tool
     source.write_text("#define SPARK_BLOCK 128\n#define SPARK_VALUES 64\n" + SOURCE, encoding="utf-8")
     same = sweep_files([source], FileOptions(archs, archs, block_threads=128), (40,), toolchain=toolchain)
     assert [one.row.registers for one in same.rows] == [free.row.registers, 40]
+
+
+LONELY = """\
+__global__ void lonely(float* y) {
+  __shared__ float tile[256];
+  tile[threadIdx.x] = y[threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = tile[255 - threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize("form", [["-cubin"], ["-fatbin"], ["-c"]], ids=lambda form: form[0])
+def test_a_cubin_a_fatbin_and_an_object_say_the_same(tmp_path: Path, toolchain: Toolchain, form: list[str]) -> None:
+    (tmp_path / "lonely.cu").write_text(LONELY)
+    run_tool([toolchain.require_nvcc().path, *form, "-arch=sm_90", tmp_path / "lonely.cu", "-o", tmp_path / "made"])
+    (row,) = report_files([tmp_path / "made"], FileOptions(None, (), block_threads=256), toolchain=toolchain).rows
+    assert (row.arch.name, row.static_smem_bytes, row.usage.relocatable) == ("sm_90", 1024, False)
+    assert row.occupancy is not None
+
+
+def test_relocatable_code_has_no_final_shared_memory_and_no_occupancy(tmp_path: Path, toolchain: Toolchain) -> None:
+    """Though no device function is called, so that no copy of one gives it away."""
+    source, built = tmp_path / "lonely.cu", tmp_path / "lonely.o"
+    source.write_text(LONELY)
+    archs = parse_archs("sm_80,sm_90", native=find_native_archs)
+    options = FileOptions(archs, archs, block_threads=256, nvcc=("-rdc=true",))
+    words = [word for arch in archs for word in arch.gencode]
+    run_tool([toolchain.require_nvcc().path, "-rdc=true", "-c", source, "-o", built, *words])
+    for path in (source, built):
+        rows = report_files([path], options, toolchain=toolchain).rows
+        assert [(row.arch.name, row.static_smem_bytes, row.occupancy) for row in rows] == [
+            ("sm_80", None, None),
+            ("sm_90", None, None),
+        ]

@@ -200,6 +200,15 @@ def test_two_logs_mixed_line_by_line_are_an_error_or_right(first: str, second: s
         assert usage.static_smem_bytes in (None, right_answers[facts(usage)])
 
 
+def test_two_archs_in_one_run_of_ptxas_are_two_compiles_in_one_log() -> None:
+    """Whole blocks of a second compile, between the run's beginning and its end."""
+    run, _, block = read("barriers").partition("\n")
+    other = block.replace("for 'sm_", "for 'sm_1").replace("barrier", "carrier")
+    assert other != block
+    with pytest.raises(WorkFailed, match="in one run of ptxas"):
+        parse_ptxas(f"{run}\n{block.rstrip()}\n{other}")
+
+
 def test_the_same_kernel_twice_for_one_arch_is_an_error() -> None:
     with pytest.raises(WorkFailed, match="twice"):
         parse_ptxas(read("barriers") + read("barriers"))
