@@ -212,3 +212,19 @@ def test_two_archs_in_one_run_of_ptxas_are_two_compiles_in_one_log() -> None:
 def test_the_same_kernel_twice_for_one_arch_is_an_error() -> None:
     with pytest.raises(WorkFailed, match="twice"):
         parse_ptxas(read("barriers") + read("barriers"))
+
+
+def test_a_kernel_that_lost_its_registers_or_its_frame_is_an_error_and_not_left_out() -> None:
+    lines = read("barriers").splitlines(keepends=True)
+    (compiling,) = (at for at, line in enumerate(lines) if "Compiling" in line)
+    (frame,) = (at for at, line in enumerate(lines) if "bytes stack frame" in line)
+    (used,) = (at for at, line in enumerate(lines) if "Used" in line)
+    other = read("spills")
+    for text, message in (
+        (other + "".join(lines[:used]), "ends before the registers of _Z"),
+        ("".join(lines[:used]) + other, "has no registers yet"),
+        ("".join(lines[:used]) + other.partition("\n")[2], "has no registers yet"),
+        ("".join(lines[: compiling + 1] + lines[frame + 1 :]), "no entry function is waiting for it"),
+    ):
+        with pytest.raises(WorkFailed, match=message):
+            parse_ptxas(text)
