@@ -1,6 +1,7 @@
 """Our own kernels under every check: compute-sanitizer's tools on a GPU, or the emulator's.
 
-python benchmarks/sanitize_kernels.py OUT.json [--backend cuda|emulator] [--cases N] [--timeout SECONDS] [VARIANT...]
+python benchmarks/sanitize_kernels.py OUT.json [--backend cuda|emulator] [--cases N] [--timeout SECONDS]
+                                      [--jobs N] [VARIANT...]
 
 Each variant runs a few of its quick cases, evenly taken, in the standalone runner: with no check and under each. A run
 on a GPU needs nvcc and compute-sanitizer. Exit code 1 where a check reports anything or a case fails, 3 where a tool or
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
@@ -71,6 +73,7 @@ def main() -> int:
     parser.add_argument("--backend", choices=("cuda", "emulator"), default="cuda")
     parser.add_argument("--cases", type=int, default=6, metavar="N", help="of each variant")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="of one run")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     options = parser.parse_intermixed_args()
     tool = find_tool("compute-sanitizer", "bin", "compute-sanitizer")
     if options.backend == "cuda" and (tool is None or not find_devices()):
@@ -86,7 +89,8 @@ def main() -> int:
         except SparkctlError as error:
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code
-        runs = [shown(run_job(job, options.backend, options.timeout)) for job in jobs]
+        with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+            runs = list(pool.map(lambda job: shown(run_job(job, options.backend, options.timeout)), jobs))
     stamp = read_stamp(ROOT)
     write_json(
         options.out,
@@ -96,7 +100,7 @@ def main() -> int:
             if options.backend == "cuda"
             else {"device": "the emulator", "commit": stamp.commit, "dirty": stamp.dirty},
             "command": f"python benchmarks/sanitize_kernels.py {options.out.name} --backend {options.backend} "
-            f"--cases {options.cases}",
+            f"--cases {options.cases} --jobs {options.jobs}",
             "started": started,
             "cases": counts,
             "runs": [asdict(run) for run in runs],
