@@ -1,9 +1,9 @@
 """Which check finds which fault of the broken set: the emulator's, and beside them a GPU's compute-sanitizer.
 
-python benchmarks/check_table.py [--gpu compute_sanitizer.json] [--json OUT.json] [--markdown OUT.md]
+python benchmarks/check_table.py [--gpu compute_sanitizer.json...] [--json OUT.json] [--markdown OUT.md]
 
 Runs every case of tests/emulator/broken, broken and healthy, in the emulator without a check and under each of its
-checks, and prints a table. --gpu takes what compute_sanitizer.py wrote. Exit code 1 when a fault is found by none of
+checks, and prints a table. --gpu takes files that compute_sanitizer.py wrote; a later one adds its cases. Exit code 1 when a fault is found by none of
 the emulator's checks, or when one of them reports a case that is healthy or legal.
 """
 
@@ -30,13 +30,13 @@ MARKS = {"found": "**found**", "clean": "·", "not run": "?"}
 def main() -> int:
     """Run, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", type=Path, metavar="FILE", help="written by compute_sanitizer.py")
+    parser.add_argument("--gpu", type=Path, nargs="+", default=[], metavar="FILE", help="by compute_sanitizer.py")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
     options = parser.parse_args()
-    gpu = json.loads(options.gpu.read_text(encoding="utf-8")) if options.gpu else None
+    gpu = [json.loads(path.read_text(encoding="utf-8")) for path in options.gpu]
     runs = run_emulator()
-    on_gpu = [Run(**run) for run in gpu["runs"]] if gpu else []
+    on_gpu = [Run(**run) for file in gpu for run in file["runs"]]
     text = render(runs, on_gpu)
     print(text)
     if options.markdown:

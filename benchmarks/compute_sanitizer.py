@@ -89,14 +89,15 @@ def measure(options: argparse.Namespace, nvcc: str, tool: str, folder: Path) -> 
     if done.returncode != 0:
         print(f"error: {' '.join(compile_command)}\n{done.stdout}{done.stderr}", file=sys.stderr)
         return 1
-    if (trouble := probe(program, options.timeout)) is not None:
+    wanted = plan_runs(subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout)
+    healthy = next(run.case for run in wanted if run.twin == "healthy")
+    if (trouble := probe(program, healthy, options.timeout)) is not None:
         print(f"error: no healthy case runs on a device here: {trouble}", file=sys.stderr)
         return 3
-    wanted = plan_runs(subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout)
     ends = time.monotonic() + options.budget
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = list(pool.map(lambda run: run_one(run, program, tool, options.timeout, ends), wanted))
-    trouble = probe(program, options.timeout)
+    trouble = probe(program, healthy, options.timeout)
     chosen = "" if options.source == SOURCE else f" --source {os.path.relpath(options.source, ROOT)}"
     record = {
         "schema_version": 1,
@@ -178,11 +179,11 @@ def judge(run: Run, output: str, code: int) -> Run:
     return replace(run, verdict="found", errors=errors, warnings=warnings, text=first)
 
 
-def probe(program: Path, timeout_s: float) -> str | None:
-    """None when a healthy case still runs."""
+def probe(program: Path, case: str, timeout_s: float) -> str | None:
+    """None when the healthy case still runs."""
     try:
         done = subprocess.run(
-            [program, "missing_barrier", "healthy"], capture_output=True, text=True, timeout=timeout_s, check=False
+            [program, case, "healthy"], capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
         return f"no end within {timeout_s:g} s"

@@ -36,6 +36,7 @@ for last; do :; done
 cat > "$last" <<'END'
 #!/bin/sh
 [ "$1" = --list ] && { echo "fault stuck"; echo "fault torn"; echo "legal odd"; exit 0; }
+case "$1" in stuck|torn|odd) ;; *) echo "usage: CASE broken|healthy"; exit 2 ;; esac
 [ "$1 $2" = "stuck broken" ] && sleep 600
 [ "$1 $2" = "torn broken" ] && { echo "FAIL: out[0] is 1, expected is 2"; exit 1; }
 echo pass
