@@ -3,8 +3,8 @@
 python benchmarks/check_table.py [--gpu compute_sanitizer.json...] [--json OUT.json] [--markdown OUT.md]
 
 Runs every case of tests/emulator/broken, broken and healthy, in the emulator without a check and under each of its
-checks, and prints a table. --gpu takes files that compute_sanitizer.py wrote; a later one adds its cases. Exit code 1 when a fault is found by none of
-the emulator's checks, or when one of them reports a case that is healthy or legal.
+checks, and prints a table. --gpu takes files that compute_sanitizer.py wrote, a later one adding its cases. Exit code 1
+when a fault is found by none of the emulator's checks, or when one of them reports a case that is healthy or legal.
 """
 
 from __future__ import annotations
