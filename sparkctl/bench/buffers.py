@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.axes import ELEMENT_BYTES, DecodeCase
+from sparkctl.bench.device import CudaDevice
 from sparkctl.bench.traffic import TABLE_ENTRY_BYTES, decode_traffic
 from sparkctl.errors import UsageError, WorkFailed
 
@@ -103,24 +104,30 @@ def count_slots(case: DecodeCase, l2_bytes: int) -> int:
     return count
 
 
-def allocate_slots(case: DecodeCase, count: int, *, device: str, seed: int = 0) -> Slots:
-    """Inputs drawn from N(0,1), different in every slot, outputs NaN. WorkFailed when the device has no room."""
+def check_room(case: DecodeCase, count: int, free_bytes: int, device: str) -> None:
+    """WorkFailed when so many slots, and what is gathered for the reference, do not fit."""
+    layout = plan_slot(case)
+    checked = 0 if case.page_size is None else decode_traffic(case).kv_bytes  # pages gathered for the reference
+    if count * layout.room + checked > 0.9 * free_bytes:
+        raise WorkFailed(
+            f"{case.label} needs {count} × {layout.room / 1e9:.2f} GB, {free_bytes / 1e9:.2f} GB are free on {device}",
+            hint="a smaller --batch or a shorter --seq",
+        )
+
+
+def allocate_slots(case: DecodeCase, count: int, *, device: str, seed: int = 0, free_bytes: int | None = None) -> Slots:
+    """Inputs drawn from N(0,1), different in every slot, outputs NaN. WorkFailed when the device has no room.
+
+    A CUDA device is asked how much is free unless `free_bytes` says it.
+    """
     import torch
 
+    if free_bytes is None and device != "cpu":
+        free_bytes = CudaDevice(device).free_bytes()
+    if free_bytes is not None:
+        check_room(case, count, free_bytes, device)
     layout = plan_slot(case)
     dtype = torch_dtype(case.dtype)
-    checked = 0 if case.page_size is None else decode_traffic(case).kv_bytes  # pages gathered for the reference
-    if device != "cpu":
-        free = (
-            torch.cuda.mem_get_info(device)[0]
-            + torch.cuda.memory_reserved(device)
-            - torch.cuda.memory_allocated(device)
-        )
-        if count * layout.room + checked > 0.9 * free:
-            raise WorkFailed(
-                f"{case.label} needs {count} × {layout.room / 1e9:.2f} GB, {free / 1e9:.2f} GB are free on {device}",
-                hint="a smaller --batch or a shorter --seq",
-            )
     generator = torch.Generator(device=device).manual_seed(seed)
     whole = [torch.empty(layout.room, dtype=torch.uint8, device=device) for _ in range(count)]
     for slot in whole:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Protocol
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons that mean "slower than asked". Idle, application clocks, sync boost and
 # display settings are choices, not throttling. Source: nvml.h, nvmlClocksEventReason*.
@@ -14,6 +14,13 @@ _THROTTLE_BITS = {
     0x40: "hardware thermal",
     0x80: "power brake",
 }
+
+
+class Clocks(Protocol):
+    """What is asked while a sample runs."""
+
+    def read(self) -> tuple[int | None, tuple[str, ...]]:
+        """(SM clock in MHz, reasons why it is held down)."""
 
 
 class ClockReader:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sparkctl.bench.clocks import ClockReader
+from sparkctl.bench.clocks import Clocks
+from sparkctl.bench.device import CudaDevice, Device, Graph
 from sparkctl.bench.results import Sample
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def plan_calls(slots: int, call_us: float) -> int:
     return slots * max(1, min(wanted, MAX_CALLS // slots))
 
 
-def estimate_call_us(arm: Arm, slots: int) -> float:
+def estimate_call_us(arm: Arm, slots: int, device: Device | None = None) -> float:
     """One rotation without a graph after one to warm up: an upper bound of the time of a call."""
-
-    start, end = _event(), _event()
+    device = device or CudaDevice()
+    start, end = device.event(), device.event()
     for slot in range(slots):
         arm.call(slot)
     start.record()
@@ -48,7 +48,7 @@ def estimate_call_us(arm: Arm, slots: int) -> float:
         arm.call(slot)
     end.record()
     end.synchronize()
-    return float(start.elapsed_time(end)) * 1000 / slots
+    return start.elapsed_us(end) / slots
 
 
 class GraphTimer:
@@ -58,61 +58,53 @@ class GraphTimer:
     neither the host's work nor the first launch falls between the events.
     """
 
-    def __init__(self, arm: Arm, *, slots: int, calls: int, clocks: ClockReader) -> None:
-
+    def __init__(self, arm: Arm, *, slots: int, calls: int, clocks: Clocks, device: Device | None = None) -> None:
         self.arm = arm
         self.calls = calls
-        self._clocks = clocks
+        self.device = device or CudaDevice()
         self.outputs: dict[int, torch.Tensor] = {}  # of the last call on each slot
-        self._start = _event()
-        self._end = _event()
+        self._clocks = clocks
+        self._start = self.device.event()
+        self._end = self.device.event()
         self._graph = self._capture(slots)
         self._hold_cycles = self._plan_hold()
 
     def take_sample(self) -> Sample:
         """One replay. The clock is read while the device still works."""
-
-        _hold_device(self._hold_cycles)
+        self.device.hold(self._hold_cycles)
         self._start.record()
         self._graph.replay()
         self._end.record()
         clock, throttle = self._clocks.read()
         self._end.synchronize()
-        return Sample(self._start.elapsed_time(self._end) * 1000 / self.calls, clock, throttle)
+        return Sample(self._start.elapsed_us(self._end) / self.calls, clock, throttle)
 
     def poison(self) -> None:
         """Fill what the calls write with NaN (or all ones, for whole numbers), so that an output proves a call."""
-        for output in self.outputs.values():
-            output.fill_(math.nan if output.is_floating_point() else -1)
+        poison(list(self.outputs.values()))
 
-    def _capture(self, slots: int) -> torch.cuda.CUDAGraph:
-        import torch
-
-        side = _stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # what is lazily set up by a first call must not happen while capturing
-            for _ in range(2):
-                self.arm.call(0)
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+    def _capture(self, slots: int) -> Graph:
+        def work() -> None:
             for index in range(self.calls):
                 self.outputs[index % slots] = self.arm.call(index % slots)
-        return graph
+
+        def first_calls() -> None:
+            for _ in range(2):
+                self.arm.call(0)
+
+        self.device.run_aside(first_calls)
+        return self.device.capture(work)
 
     def _plan_hold(self) -> int:
         """Twice the time that the host needs to enqueue a replay, the first (which uploads the graph) left out."""
-        import torch
-
         longest = 0.0
         for replay in range(4):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
+            self.device.synchronize()
+            start = self.device.now()
             self._graph.replay()
             if replay:
-                longest = max(longest, time.perf_counter() - start)
-        torch.cuda.synchronize()
+                longest = max(longest, self.device.now() - start)
+        self.device.synchronize()
         hold_us = min(max(2e6 * longest, HOLD_MIN_US), HOLD_MAX_US)
         return int(hold_us * HOLD_CYCLES_PER_US)
 
@@ -123,55 +115,66 @@ class EagerTimer:
     Whole rotations from slot 0 on, as in a graph: else the arm that is sampled next would find its first slots in L2.
     """
 
-    def __init__(self, arm: Arm, *, slots: int, calls: int, clocks: ClockReader) -> None:
+    def __init__(self, arm: Arm, *, slots: int, calls: int, clocks: Clocks, device: Device | None = None) -> None:
         self.arm = arm
         self.calls = slots * max(1, min(calls, MAX_EAGER_CALLS) // slots)
+        self._device = device or CudaDevice()
         self._slots = slots
         self._clocks = clocks
-        self._start = _event()
-        self._end = _event()
+        self._start = self._device.event()
+        self._end = self._device.event()
 
     def take_sample(self) -> Sample:
         """The device is idle when it begins."""
-        import torch
-
-        torch.cuda.synchronize()
+        self._device.synchronize()
         self._start.record()
         for index in range(self.calls):
             self.arm.call(index % self._slots)
         self._end.record()
         clock, throttle = self._clocks.read()
         self._end.synchronize()
-        return Sample(self._start.elapsed_time(self._end) * 1000 / self.calls, clock, throttle)
+        return Sample(self._start.elapsed_us(self._end) / self.calls, clock, throttle)
 
 
-def warm_up(timers: Sequence[GraphTimer], *, seconds: float = WARM_UP_S) -> None:
-    """Replay all in turn until the time is over, each twice at least."""
-    end = time.perf_counter() + seconds
+def warm_up(
+    timers: Sequence[GraphTimer],
+    *,
+    seconds: float = WARM_UP_S,
+    failed: Callable[[GraphTimer, Exception], None] | None = None,
+) -> None:
+    """Replay all in turn until the time is over, each twice at least; one that fails leaves, and `failed` is told."""
+    left = list(timers)
+    if not left:
+        return
+    now = left[0].device.now
+    end = now() + seconds
     rounds = 0
-    while rounds < 2 or time.perf_counter() < end:
-        for timer in timers:
-            timer.take_sample()
+    while rounds < 2 or now() < end:
+        for timer in list(left):
+            try:
+                timer.take_sample()
+            except Exception as error:
+                if failed is None:
+                    raise
+                failed(timer, error)
+                left.remove(timer)
         rounds += 1
 
 
-# torch does not annotate these three.
-def _event() -> Any:
+def poison(tensors: Sequence[torch.Tensor]) -> None:
+    """NaN in every element of floats, in a few launches however many there are; all ones in whole numbers."""
     import torch
 
-    make: Any = torch.cuda.Event
-    return make(enable_timing=True)
+    floats = [tensor for tensor in tensors if tensor.is_floating_point()]
+    if floats:
+        torch._foreach_mul_(floats, math.nan)
+    for tensor in tensors:
+        if not tensor.is_floating_point():
+            tensor.fill_(-1)
 
 
-def _stream() -> Any:
+def flip(tensors: Sequence[torch.Tensor]) -> None:
+    """Turn every sign round: other inputs of the same distribution."""
     import torch
 
-    make: Any = torch.cuda.Stream
-    return make()
-
-
-def _hold_device(cycles: int) -> None:
-    import torch
-
-    spin: Any = torch.cuda._sleep
-    spin(cycles)
+    torch._foreach_neg_(list(tensors))

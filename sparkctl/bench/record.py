@@ -35,6 +35,13 @@ def run_record(run: Run) -> dict[str, Any]:
         "environment": environment,
         "rows": [_row_record(row, run) for row in run.rows],
         **({} if run.ab is None else {"ab": _ab_record(run.ab, run.comparisons)}),
+        "planned_rows": run.planned,
+        "interrupted": run.interrupted,
+        "lost": run.lost,
+        "failures": [
+            {"case": case_record(one.case), "variant": one.variant or None, "reason": one.reason}
+            for one in run.failures
+        ],
     }
 
 

@@ -131,6 +131,18 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """A row that there is not: a case that does not fit, a call that failed, an output that is wrong."""
+
+    case: DecodeCase
+    reason: str  # one line
+    variant: str = ""  # empty where it is the whole case
+
+    def __str__(self) -> str:
+        return f"{', '.join(filter(None, (self.variant, self.case.label)))}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Stamp:
     """The revision that was measured; `commit` None where there is no history and no stamp file."""
 
@@ -170,6 +182,10 @@ class Run:
     rows: tuple[Row, ...]
     ab: Ab | None = None
     comparisons: tuple[Comparison, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    planned: int = 0  # rows that a whole run has
+    interrupted: bool = False  # by Ctrl-C
+    lost: str | None = None  # why the device does not answer any more
 
     @property
     def clocks_mhz(self) -> tuple[int, int] | None:

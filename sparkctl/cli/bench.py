@@ -18,7 +18,7 @@ from sparkctl.cli.options import (
     parse_where,
     runtime_flags,
 )
-from sparkctl.errors import UsageError, WorkFailed
+from sparkctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sparkctl.bench.axes import DecodeCase
@@ -194,9 +194,10 @@ def _cases(
             raise UsageError(f"{option}: unknown value '{text}'", hint=did_you_mean(text, known))
         return text
 
-    def positive(text: str) -> int:
+    def positive(text: str, option: str = "") -> int:
         if (number := parse_size(text)) < 1:
-            raise UsageError(f"'{text}' is less than 1")
+            hint = "a benchmark needs a key and a sequence at least" if option else None
+            raise UsageError(f"{option}: '{text}' is less than 1".removeprefix(": "), hint=hint)
         return number
 
     def page(text: str) -> int | None:
@@ -208,8 +209,8 @@ def _cases(
             ) from error
 
     return span_cases(
-        seqs=parse_list(seq, parse_size, option="--seq"),
-        batches=parse_list(batch, positive, option="--batch"),
+        seqs=parse_list(seq, lambda text: positive(text, "--seq"), option="--seq"),
+        batches=parse_list(batch, lambda text: positive(text, "--batch"), option="--batch"),
         heads=parse_list(heads, parse_heads, option="--heads"),
         head_dims=parse_list(head_dim, positive, option="--head-dim"),
         dtypes=parse_list(dtype, lambda text: one_of(DTYPES, "--dtype", text.strip()), option="--dtype"),
@@ -264,10 +265,11 @@ def _measure_and_show(
     from sparkctl.bench.record import result_path, run_record
     from sparkctl.render.bench import print_run, run_csv, run_markdown
     from sparkctl.render.bench_ab import comparisons_csv, comparisons_markdown, print_comparisons
+    from sparkctl.render.bench_ending import ending_notes
     from sparkctl.render.bench_progress import CaseProgress
     from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
-    from sparkctl.workflows.bench import find_faults, keep_run, run_bench
+    from sparkctl.workflows.bench import find_faults, judge_run, keep_run, run_bench
 
     cli = cli_context(ctx)
     registry = load_project(cli)
@@ -281,6 +283,9 @@ def _measure_and_show(
         cases.stop()
     if json:
         print_json(run_record(run))
+    elif not run.rows:
+        if run.interrupted:
+            stderr.print("\n".join(ending_notes(run)))
     elif csv:
         print(run_csv(run) if run.ab is None else comparisons_csv(run))
     elif markdown:
@@ -289,8 +294,10 @@ def _measure_and_show(
         print_run(stdout_console(cli), run)
     else:
         print_comparisons(stdout_console(cli), run)
-    if faults := find_faults(run):
-        raise WorkFailed("\n".join(faults), hint="the rows above are no results" + (", not saved" if save else ""))
-    if save is not None:
+    if save is not None and run.rows and not find_faults(run):
         path = keep_run(run, save, registry.root)
         stderr.print(f"saved to {path}", soft_wrap=True)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    if error := judge_run(run, listed=bool(run.rows) and not (json or csv)):
+        raise error

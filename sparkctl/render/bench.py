@@ -11,6 +11,7 @@ from sparkctl.bench.axes import DecodeCase, format_size
 from sparkctl.bench.gpus import match_gpu
 from sparkctl.bench.results import Row, Run, Stamp
 from sparkctl.bench.statistics import StopRule
+from sparkctl.render.bench_ending import ending_notes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +29,7 @@ def print_run(console: Console, run: Run) -> None:
         console.print(f"{variant}, {shared_facts(rows)}", style="bold")
         console.print(aligned_table(run_cells(rows, run, wide=console.width >= WIDE)))
         console.print()
-    for note in row_notes(run.rows):
+    for note in (*row_notes(run.rows), *ending_notes(run)):
         console.print(note)
     print_facts(console, run)
 
@@ -209,7 +210,7 @@ def format_us(time_us: float) -> str:
 
 def run_markdown(run: Run) -> str:
     """For a pull request."""
-    facts = [*row_notes(run.rows), *(f"{label}: {text}" for label, text in environment_lines(run))]
+    facts = [*row_notes(run.rows), *ending_notes(run), *(f"{label}: {text}" for label, text in environment_lines(run))]
     facts.append(f"repeat: `{run.command}`")
     header, *lines = run_cells(run.rows, run, wide=True)
     named = [["variant", *header], *([f"`{row.variant}`", *line] for row, line in zip(run.rows, lines, strict=True))]

@@ -33,6 +33,7 @@ from sparkctl.render.bench import (
     shared_facts,
     varying_axes,
 )
+from sparkctl.render.bench_ending import ending_notes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,7 +137,7 @@ def comparison_notes(run: Run) -> list[str]:
         notes.append("× is the peer's time over the second arm's.")
     for row in run.rows:
         notes += sampling_notes(row)
-    return [*notes, *absent_notes(run.rows)]
+    return [*notes, *absent_notes(run.rows), *ending_notes(run)]
 
 
 def comparisons_markdown(run: Run) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,11 +14,13 @@ from sparkctl.bench.ab import Comparison
 from sparkctl.bench.arms import plan_case
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.facts import DeviceFacts, find_cuda_device
+from sparkctl.bench.faults import DeviceLost
 from sparkctl.bench.record import save_run
-from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Row, Run
+from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Failure, Row, Run
 from sparkctl.bench.session import Verdict, open_session
 from sparkctl.build import Progress, ensure_built
-from sparkctl.errors import MissingTool, WorkFailed
+from sparkctl.errors import MissingTool, SparkctlError, UsageError, WorkFailed
+from sparkctl.interrupts import check_interrupt
 from sparkctl.ops.call import DecodeCall
 from sparkctl.registry import Registry
 from sparkctl.runtime import Library, load_library
@@ -37,7 +39,7 @@ class Session(Protocol):
     @property
     def facts(self) -> DeviceFacts: ...
 
-    def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> tuple[Row, ...]: ...
+    def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> Iterable[Row | Failure]: ...
 
     def compare(
         self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
@@ -59,26 +61,67 @@ def run_bench(
 ) -> Run:
     """Every case measured; `at_case(number, total, label)` is told before each.
 
-    MissingTool without a device; WorkFailed when a build fails or an output is wrong.
+    A case that cannot be measured is a failure of the run, and the others follow; Ctrl-C and a lost device end it with
+    the rows so far. MissingTool without a device; WorkFailed when a build fails.
     """
     arch = (find_arch or find_bench_arch)()
     plan = plan_bench(registry, request, arch)
     library, session = (open_bench or open_cuda_bench)(registry, request, plan, arch, build_progress)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    rows: list[Row] = []
-    comparisons: list[Comparison] = []
-    for number, job in enumerate(plan.jobs, 1):
-        at_case(number, len(plan.jobs), job.case.label)
+    # Before anything is measured: after Ctrl-C no more programs are run.
+    environment = describe_environment(registry.root, request, library, session.facts)
+    found = _Found()
+    try:
+        for number, job in enumerate(plan.jobs, 1):
+            at_case(number, len(plan.jobs), job.case.label)
+            _measure_job(request, job, library, session, found)
+            check_interrupt()
+    except KeyboardInterrupt:
+        found.interrupted = True
+    except DeviceLost as error:
+        found.lost = error.message
+    return Run(
+        environment,
+        request.command,
+        started,
+        tuple(found.rows),
+        request.ab,
+        tuple(found.comparisons),
+        failures=tuple(found.failures),
+        planned=sum(len(job.arms) for job in plan.jobs),
+        interrupted=found.interrupted,
+        lost=found.lost,
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a run has so far."""
+
+    rows: list[Row] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    interrupted: bool = False
+    lost: str | None = None
+
+
+def _measure_job(request: BenchRequest, job: Job, library: Library, session: Session, found: _Found) -> None:
+    """Adds what one case gives, or why it gives nothing."""
+    try:
         calls = plan_calls_of(job, library, session.facts.sm_count)
         if request.ab is None:
-            rows += session.measure(job.case, calls)
+            for one in session.measure(job.case, calls):
+                (found.failures if isinstance(one, Failure) else found.rows).append(one)  # type: ignore[arg-type]
         else:
             labels = [arm.label for arm in job.arms]
-            more, found = session.compare(job.case, list(zip(labels, calls, strict=True)))
-            rows += more
-            comparisons += found
-    environment = describe_environment(registry.root, request, library, session.facts)
-    return Run(environment, request.command, started, tuple(rows), request.ab, tuple(comparisons))
+            rows, comparisons = session.compare(job.case, list(zip(labels, calls, strict=True)))
+            found.rows += rows
+            found.comparisons += comparisons
+    except DeviceLost:
+        raise
+    except (WorkFailed, UsageError) as error:
+        check_interrupt()
+        found.failures.append(Failure(job.case, error.message.removeprefix(job.case.label).lstrip(": ")))
 
 
 def plan_calls_of(job: Job, library: Library, device_sm_count: int) -> list[DecodeCall]:
@@ -185,6 +228,28 @@ def find_faults(run: Run) -> list[str]:
         for row in run.rows
         if row.beats_ceiling
     ]
+
+
+def judge_run(run: Run, *, listed: bool) -> SparkctlError | None:
+    """What the command ends with besides Ctrl-C: a lost device, failed rows, rows that cannot be; None if all is well.
+
+    `listed`: the failed rows stand on the screen already. MissingTool where no device can be reached any more.
+    """
+    if run.lost is not None:
+        here = bool(find_devices())
+        kept = f"{len(run.rows)} of {run.planned} rows were measured before"
+        if here:
+            return WorkFailed(run.lost, hint=f"{kept}; run it again for the others")
+        return MissingTool(f"{run.lost}; no CUDA device can be reached any more", hint=f"{kept}; nvidia-smi says more")
+    faults, lines = find_faults(run), [str(failure) for failure in run.failures]
+    if lines and listed:
+        lines = [f"{run.planned - len(run.rows)} of {run.planned} rows failed"]
+    if not lines and not faults:
+        return None
+    hint = None
+    if faults:
+        hint = "rows above the ceiling are no results, and none of the run is saved"
+    return WorkFailed("\n".join([*lines, *faults]), hint=hint)
 
 
 def keep_run(run: Run, name: str, root: Path) -> Path:
