@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -151,10 +151,14 @@ def result_path(name: str, gpu: str, root: Path) -> Path:
 
 def save_run(run: Run, name: str, root: Path) -> Path:
     """Written whole or not at all; the path."""
-    target = result_path(name, run.environment.gpu, root)
+    return save_record(run_record(run), result_path(name, run.environment.gpu, root))
+
+
+def save_record(record: Mapping[str, Any], target: Path) -> Path:
+    """Written whole or not at all, behind the schema's version; the path."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.tmp")
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **run_record(run)}, indent=1, ensure_ascii=False)
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **record}, indent=1, ensure_ascii=False)
     draft.write_text(text + "\n", encoding="utf-8")
     draft.replace(target)
     return target

@@ -51,6 +51,7 @@ COMMANDS = (
     CommandRow("test", "Run the kernels' cases against the fp64 reference."),
     CommandRow("accuracy", "Judge kernels against fp64, bit by bit, and in a model's answers."),
     CommandRow("bench", "Time kernels on a device, with noise, ceilings and peers."),
+    CommandRow("proof", "The before and after of a change: tests, accuracy, registers, times."),
     CommandRow("profile", "Nsight Compute on one case: the few metrics that matter."),
     CommandRow("list", "Kernels, their axes and what is built."),
     CommandRow("flags", "The registry: show flags, explain their values, check the file."),

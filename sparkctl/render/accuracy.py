@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sparkctl.testing.logits import KL_BAR, TOP1_BAR, LogitScore
 from sparkctl.testing.precision import Precision
-from sparkctl.workflows.accuracy import AccuracyReport, ArmReport
+from sparkctl.workflows.accuracy import AccuracyReport, ArmReport, reasons
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,19 +135,6 @@ def fault_lines(report: AccuracyReport) -> Iterator[str]:
     for arm in report.arms:
         for reason in reasons(arm):
             yield f"{arm.arm.label} fails: {reason}"
-
-
-def reasons(arm: ArmReport) -> Sequence[str]:
-    score, found = arm.score, []
-    if not arm.precision.passed:
-        found.append(f"an output is off by {arm.precision.of_allowed:.2f} times what is allowed")
-    if not score.positions:
-        return [*found, "no position was scored"]
-    if score.top1 < TOP1_BAR:
-        found.append(f"top-1 agreement {score.top1:.3f} is below {TOP1_BAR:.2f}")
-    if not score.kl_mean <= KL_BAR:
-        found.append(f"the mean KL divergence {score.kl_mean:.2g} is above {KL_BAR:.2f}")
-    return found
 
 
 def bar_line() -> str:

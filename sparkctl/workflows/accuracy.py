@@ -18,7 +18,7 @@ from sparkctl.registry import Registry
 from sparkctl.runtime import load_library
 from sparkctl.runtime.manifest import Backend
 from sparkctl.testing.arms import AttentionArm, Bench, attend
-from sparkctl.testing.logits import LogitScore, score_logits
+from sparkctl.testing.logits import KL_BAR, TOP1_BAR, LogitScore, score_logits
 from sparkctl.testing.precision import AttentionShape, Precision, Problem, judge_outputs, make_problem, run_problems
 from sparkctl.testing.reference import attention_reference, plain_emulation
 from sparkctl.testing.stack import AttentionStack
@@ -62,6 +62,20 @@ class AccuracyReport:
     @property
     def passed(self) -> bool:
         return bool(self.arms) and all(arm.passed for arm in self.arms)
+
+
+def reasons(arm: ArmReport) -> Sequence[str]:
+    """Why an arm fails; empty where it passes."""
+    score, found = arm.score, []
+    if not arm.precision.passed:
+        found.append(f"an output is off by {arm.precision.of_allowed:.2f} times what is allowed")
+    if not score.positions:
+        return [*found, "no position was scored"]
+    if score.top1 < TOP1_BAR:
+        found.append(f"top-1 agreement {score.top1:.3f} is below {TOP1_BAR:.2f}")
+    if not score.kl_mean <= KL_BAR:
+        found.append(f"the mean KL divergence {score.kl_mean:.2g} is above {KL_BAR:.2f}")
+    return found
 
 
 def run_accuracy(
