@@ -12,15 +12,16 @@ from typing import Any
 from sparkctl.bench.ab import RATIO_CONFIDENCE, Ab, Comparison, geometric_mean, group_comparisons
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import match_gpu
+from sparkctl.bench.repeat import repeat_command
 from sparkctl.bench.results import PeerResult, Row, Run, Series
 from sparkctl.errors import UsageError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # docs/bench.schema.json; 2: every row has its repeat
 RESULTS = Path("benchmarks/results")
 
 
 def run_record(run: Run) -> dict[str, Any]:
-    """JSON-ready, without the schema's version. Times in µs, shares as fractions of 1."""
+    """JSON-ready, without `schema_version`. Times in µs, shares as fractions of 1."""
     environment = asdict(run.environment)
     environment["flags"] = dict(run.environment.flags)
     clocks = run.clocks_mhz
@@ -94,6 +95,7 @@ def _row_record(row: Row, run: Run) -> dict[str, Any]:
         "variant": row.variant,
         **({"arm": row.arm} if row.arm else {}),
         "num_splits": row.num_splits,
+        "repeat": repeat_command(row, run),
         "bytes": row.traffic.bytes,
         "flops": row.traffic.flops,
         "slots": row.slots,
@@ -151,14 +153,15 @@ def result_path(name: str, gpu: str, root: Path) -> Path:
 
 def save_run(run: Run, name: str, root: Path) -> Path:
     """Written whole or not at all; the path."""
-    return save_record(run_record(run), result_path(name, run.environment.gpu, root))
+    record = {"schema_version": SCHEMA_VERSION, **run_record(run)}
+    return save_record(record, result_path(name, run.environment.gpu, root))
 
 
 def save_record(record: Mapping[str, Any], target: Path) -> Path:
-    """Written whole or not at all, behind the schema's version; the path."""
+    """Written whole or not at all, `schema_version` first; the path."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.tmp")
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **record}, indent=1, ensure_ascii=False)
+    text = json.dumps({"schema_version": 1, **record}, indent=1, ensure_ascii=False)
     draft.write_text(text + "\n", encoding="utf-8")
     draft.replace(target)
     return target

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparkctl.cli.bench_output import Output, show_run, show_saved
 from sparkctl.cli.options import (
     Json,
     Kernels,
@@ -38,6 +39,7 @@ Examples:
   sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
   sparkctl bench --seq 1k --ab num_splits=auto,4,8
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
+  sparkctl bench --from decode --csv            a saved run once more, no device needed
   sparkctl bench --seq 16k --estimate H200      floor times, no device needed
 """
 
@@ -54,6 +56,8 @@ MEASURED_ONLY = {
     "profile": "--profile",
     "set_": "--set",
     "save": "--save",
+    "from_": "--from",
+    "no_plot": "--no-plot",
 }
 
 Seq = Annotated[str, typer.Option("--seq", metavar="LIST", help="kv_len; sizes such as 4k,16k.")]
@@ -91,6 +95,11 @@ Save = Annotated[
 Csv = Annotated[bool, typer.Option("--csv", help="One line per row on stdout.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="A table for a pull request on stdout.")]
 
+From = Annotated[
+    str | None, typer.Option("--from", metavar="FILE", help="Show a saved run: a file, or the NAME it was saved under.")
+]
+NoPlot = Annotated[bool, typer.Option("--no-plot", help="No bars beneath the table.")]
+
 
 def register(app: typer.Typer) -> None:
     app.command("bench", help=HELP)(bench)
@@ -118,12 +127,18 @@ def bench(
     set_: Sets = None,
     estimate: EstimateOption = None,
     save: Save = None,
+    from_: From = None,
+    no_plot: NoPlot = False,
     json: Json = False,
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
     if json + csv + markdown > 1:
         raise UsageError("--json, --csv and --markdown exclude each other", hint="choose one")
+    output = Output(json=json, csv=csv, markdown=markdown, bars=not no_plot)
+    if from_ is not None:
+        show_saved(ctx, from_, output)
+        return
     cases = _cases(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2)
     if estimate is not None:
         _refuse_what_an_estimate_ignores(ctx)
@@ -166,7 +181,7 @@ def bench(
         ab=parsed,
         command=shlex.join(["sparkctl", "bench", *words]),
     )
-    _measure_and_show(ctx, request, save=save, json=json, csv=csv, markdown=markdown)
+    _measure_and_show(ctx, request, output, save=save)
 
 
 def _is_given(ctx: typer.Context, parameter: str) -> bool:
@@ -259,16 +274,11 @@ def _show_estimates(ctx: typer.Context, cases: tuple[DecodeCase, ...], name: str
         print_estimates(stdout_console(cli_context(ctx)), estimates)
 
 
-def _measure_and_show(
-    ctx: typer.Context, request: BenchRequest, *, save: str | None, json: bool, csv: bool, markdown: bool
-) -> None:
-    from sparkctl.bench.record import result_path, run_record
-    from sparkctl.render.bench import print_run, run_csv, run_markdown
-    from sparkctl.render.bench_ab import comparisons_csv, comparisons_markdown, print_comparisons
-    from sparkctl.render.bench_ending import ending_notes
+def _measure_and_show(ctx: typer.Context, request: BenchRequest, output: Output, *, save: str | None) -> None:
+    from sparkctl.bench.record import result_path
     from sparkctl.render.bench_progress import CaseProgress
     from sparkctl.render.build_progress import ConsoleProgress
-    from sparkctl.render.console import print_json, stderr_console, stdout_console
+    from sparkctl.render.console import stderr_console
     from sparkctl.workflows.bench import find_faults, judge_run, keep_run, run_bench
 
     cli = cli_context(ctx)
@@ -281,23 +291,11 @@ def _measure_and_show(
         run = run_bench(registry, request, at_case=cases.at, build_progress=ConsoleProgress(stderr, quiet=quiet))
     finally:
         cases.stop()
-    if json:
-        print_json(run_record(run))
-    elif not run.rows:
-        if run.interrupted:
-            stderr.print("\n".join(ending_notes(run)))
-    elif csv:
-        print(run_csv(run) if run.ab is None else comparisons_csv(run))
-    elif markdown:
-        print(run_markdown(run) if run.ab is None else comparisons_markdown(run))
-    elif run.ab is None:
-        print_run(stdout_console(cli), run)
-    else:
-        print_comparisons(stdout_console(cli), run)
+    show_run(ctx, run, output)
     if save is not None and run.rows and not find_faults(run):
         path = keep_run(run, save, registry.root)
         stderr.print(f"saved to {path}", soft_wrap=True)
     if run.interrupted:
         raise KeyboardInterrupt
-    if error := judge_run(run, listed=bool(run.rows) and not (json or csv)):
+    if error := judge_run(run, listed=bool(run.rows) and not (output.json or output.csv)):
         raise error

@@ -12,6 +12,7 @@ from sparkctl.bench.gpus import match_gpu
 from sparkctl.bench.results import Row, Run, Stamp
 from sparkctl.bench.statistics import StopRule
 from sparkctl.render.bench_ending import ending_notes
+from sparkctl.render.bench_rows import CSV_RUN, csv_run_values, repeat_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -214,7 +215,8 @@ def run_markdown(run: Run) -> str:
     facts.append(f"repeat: `{run.command}`")
     header, *lines = run_cells(run.rows, run, wide=True)
     named = [["variant", *header], *([f"`{row.variant}`", *line] for row, line in zip(run.rows, lines, strict=True))]
-    return "\n".join([shared_facts(run.rows), "", *markdown_table(named), "", *(f"- {fact}" for fact in facts)])
+    table = [shared_facts(run.rows), "", *markdown_table(named), ""]
+    return "\n".join([*table, *(f"- {fact}" for fact in facts), *repeat_lines(run)])
 
 
 def markdown_table(cells: Sequence[Sequence[str]], left: Sequence[str] = ("variant", "case")) -> list[str]:
@@ -238,7 +240,7 @@ CSV_CASE = (
 )
 CSV_TIME = ("time_us", "low_us", "high_us", "noise", "samples", "stop", "throttled", "eager_us")
 CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share")
-CSV_FIELDS = ("variant", *CSV_CASE, "num_splits", *CSV_TIME, *CSV_RATES)
+CSV_FIELDS = ("variant", *CSV_CASE, "num_splits", *CSV_TIME, *CSV_RATES, *CSV_RUN)
 
 
 def run_csv(run: Run) -> str:
@@ -279,4 +281,5 @@ def _csv_values(row: Row, run: Run) -> list[Any]:
         row.ceiling.tbps,
         row.ceiling_share,
         "" if peak is None else peak,
+        *csv_run_values(row, run),
     ]

@@ -34,6 +34,7 @@ from sparkctl.render.bench import (
     varying_axes,
 )
 from sparkctl.render.bench_ending import ending_notes
+from sparkctl.render.bench_rows import CSV_RUN, csv_run_values, repeat_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,10 +149,11 @@ def comparisons_markdown(run: Run) -> str:
     for group in group_comparisons(run.comparisons):
         table = markdown_table(comparison_cells(group, wide=True), left=LEFT)
         blocks += [heading(group), "", *table, "", summary(group), ""]
-    return "\n".join([*blocks, *(f"- {fact}" for fact in facts)])
+    return "\n".join([*blocks, *(f"- {fact}" for fact in facts), *repeat_lines(run)])
 
 
-CSV_ARMS = ("base", "arm", "base_variant", "variant", "base_splits", "splits", "base_us", "time_us")
+CSV_ARMS = ("base", "arm", "base_variant", "variant", "base_splits", "splits")
+CSV_TIMES = ("base_us", "time_us", "base_noise", "noise", "samples")
 CSV_RATIO = ("ratio", "ratio_low", "ratio_high", "rounds", "verdict", "differing", "elements", "largest_difference")
 
 
@@ -159,7 +161,7 @@ def comparisons_csv(run: Run) -> str:
     """One line per case and later arm."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["kernel", *CSV_CASE, *CSV_ARMS, *CSV_RATIO])
+    writer.writerow(["kernel", *CSV_CASE, *CSV_ARMS, *CSV_TIMES, *CSV_RATIO, *CSV_RUN])
     writer.writerows(_csv_lines(run))
     return text.getvalue().rstrip("\n")
 
@@ -169,8 +171,9 @@ def _csv_lines(run: Run) -> Iterator[list[object]]:
         base, other, interval, bits = one.base, one.other, one.interval, one.bits
         arms = [base.arm, other.arm, base.variant, other.variant, base.num_splits, other.num_splits]
         ratio = [one.ratio, interval.low, interval.high, len(one.ratios), one.verdict]
-        times = [base.series.median_us, other.series.median_us]
+        times = [base.series.median_us, other.series.median_us, base.series.noise, other.series.noise]
         yield [
-            *(other.kernel, *csv_case(other.case), *arms, *times, *ratio),
+            *(other.kernel, *csv_case(other.case), *arms, *times, len(other.series.samples), *ratio),
             *(bits.differing, bits.total, bits.largest),
+            *csv_run_values(other, run),
         ]

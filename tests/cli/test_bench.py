@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -305,7 +306,7 @@ def test_json_is_one_object_with_every_sample(session: FakeSession, capsys: pyte
     code, out, _ = run(capsys, "--seq", "16k", "--batch", "1", "--json")
     record = json.loads(out)
     assert code == 0
-    assert (record["schema_version"], record["kind"]) == (1, "bench")
+    assert (record["schema_version"], record["kind"]) == (2, "bench")
     assert record["environment"]["stamp"] == {"commit": "0123456789ab", "dirty": True}
     assert record["environment"]["peak_tbps"] == 4.8
     row = record["rows"][0]
@@ -352,7 +353,11 @@ def test_markdown_is_a_table_and_the_facts(session: FakeSession, capsys: pytest.
     assert lines[2].startswith("| variant | case | time µs | noise % |")
     assert lines[3].startswith("| --- | --- | ---: |")
     assert lines[4].startswith("| `attn_decode_split_kv_mma.bf16.d128` | 1 × 16k | 15.26 |")
-    assert lines[-1].startswith("- repeat: `sparkctl bench --seq 16k ")
+    assert any(line.startswith("- repeat: `sparkctl bench --seq 16k --batch 1,8 ") for line in lines)
+    assert [line.split(" --heads")[0] for line in lines[-3:-1]] == [
+        "sparkctl bench --seq 16k --batch 1",
+        "sparkctl bench --seq 16k --batch 8",
+    ]
 
 
 def test_without_a_device_it_says_so_and_names_the_estimate(
@@ -503,7 +508,8 @@ def test_a_comparison_as_csv_and_markdown(session: FakeSession, capsys: pytest.C
     assert lines[2].startswith("| case | stages=1 µs | stages=2 µs | noise % |")
     assert lines[4].startswith("| 1 × 16k | 16.78 | 15.26 | 0.2 0.2 | 96 | 20 | 1.100 |")
     assert lines[7] == "geometric mean of 2 ratios: 1.100, from 1.100 to 1.100; 2 faster; all bits equal"
-    assert lines[-1].startswith("- repeat: `sparkctl bench --seq 16k")
+    assert any(line.startswith("- repeat: `sparkctl bench --seq 16k") for line in lines)
+    assert lines[-1] == "```"
 
 
 def test_arms_have_no_peers_unless_they_are_asked_for(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -788,3 +794,25 @@ def test_floor_times_as_json_say_their_source(capsys: pytest.CaptureFixture[str]
     assert (record["schema_version"], record["kind"], record["gpu"]["name"]) == (1, "estimate", "RTX 4090")
     assert record["gpu"]["source"] == "datasheet"
     assert record["rows"][0]["floor_us"] == pytest.approx(16_793_600 / 1.008e6)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "--seq 4k,16k --page-size none,16",
+        "attn_decode_split_kv_mma --seq 4k,1000 --where stages=1,4 --qo-len 4 --causal",
+        "attn_paged_decode_split_kv --seq 16k --num-splits 3 --l2 hot",
+        "--seq 1k --heads 32/8,32/4 --ab num_splits=auto,4",
+        "attn_decode_split_kv_mma --seq 4k --ab stages=1,2",
+    ],
+)
+def test_the_command_of_a_row_measures_that_row_and_no_other(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    _, out, _ = run(capsys, *asked.split(), "--json")
+    rows = json.loads(out)["rows"]
+    assert len(rows) == len(session.asked) > 1
+    for row in {row["repeat"]: row for row in rows}.values():
+        _, again, _ = run(capsys, *shlex.split(row["repeat"])[2:], "--json")
+        found = json.loads(again)["rows"]
+        assert [one for one in rows if one["repeat"] == row["repeat"]] == found
