@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparkctl.bench.buffers import xor_words
+import numpy as np
+
 from sparkctl.bench.results import Sample
 from sparkctl.registry import find_project, load_registry, select_variants
 from sparkctl.runtime import BuiltVariant, Library, Manifest
@@ -82,6 +83,7 @@ class FakeDevice:
         self.faults: dict[tuple[str, str], BaseException] = {}
         self.free: int | None = None
         self.held: list[int] = []
+        self.called: set[tuple[str, int]] = set()
         self.resets = 0
         self.released = 0
 
@@ -113,6 +115,8 @@ class FakeDevice:
         return self.host_us * 1e-6
 
     def free_bytes(self) -> int | None:
+        """Asked before a case is allocated."""
+        self.called = set()
         return self.free
 
     def release(self) -> None:
@@ -133,7 +137,9 @@ class FakeDevice:
             self.tape.append(Work(name, target, run))
             return
         self.host_us += CALL_US
-        run()
+        if name == "stream_read" or (name, target) not in self.called:  # only a first output is looked at
+            self.called.add((name, target))
+            run()
         self.busy(self.sample_of(name, self.taken.get(name, 0)).time_us)
 
     def next_sample(self, name: str) -> Sample:
@@ -186,9 +192,9 @@ class FakeModule:
         self.decode(variant, combine, q, k, v, None, *rest)
 
     def stream_read(self, index: int, raw: Any, checksum: Any) -> None:
+        words = raw.numpy().view(np.int32)
         checksum.zero_()
-        word = xor_words(raw)
-        checksum[-1] = word - 2**32 if word >= 2**31 else word
+        checksum[-1] = int(np.bitwise_xor.reduce(words))
 
 
 @functools.cache

@@ -104,13 +104,22 @@ def count_slots(case: DecodeCase, l2_bytes: int) -> int:
     return count
 
 
+def format_bytes(count: int) -> str:
+    """`17.2 GB`, in powers of 1000 as bandwidths are."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
 def check_room(case: DecodeCase, count: int, free_bytes: int, device: str) -> None:
     """WorkFailed when so many slots, and what is gathered for the reference, do not fit."""
     layout = plan_slot(case)
     checked = 0 if case.page_size is None else decode_traffic(case).kv_bytes  # pages gathered for the reference
     if count * layout.room + checked > 0.9 * free_bytes:
+        needed, free = format_bytes(layout.room), format_bytes(free_bytes)
         raise WorkFailed(
-            f"{case.label} needs {count} × {layout.room / 1e9:.2f} GB, {free_bytes / 1e9:.2f} GB are free on {device}",
+            f"{case.label} needs {count} × {needed}, {free} are free on {device}",
             hint="a smaller --batch or a shorter --seq",
         )
 

@@ -13,7 +13,7 @@ from sparkctl.bench.ab import RATIO_CONFIDENCE, Ab, Comparison, geometric_mean, 
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import match_gpu
 from sparkctl.bench.repeat import repeat_command
-from sparkctl.bench.results import PeerResult, Row, Run, Series
+from sparkctl.bench.results import GemmCeiling, PeerResult, Row, Run, Series
 from sparkctl.errors import UsageError
 
 SCHEMA_VERSION = 2  # docs/bench.schema.json; 2: every row has its repeat
@@ -29,6 +29,8 @@ def run_record(run: Run) -> dict[str, Any]:
     spec = match_gpu(run.environment.gpu)
     environment["peak_tbps"] = None if spec is None else spec.bandwidth_tbps
     environment["peak_source"] = None if spec is None else spec.source
+    gemm = run.environment.gemm
+    environment["gemm"] = None if gemm is None else _gemm_record(gemm)
     return {
         "kind": "bench",
         "started": run.started,
@@ -36,6 +38,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "environment": environment,
         "rows": [_row_record(row, run) for row in run.rows],
         **({} if run.ab is None else {"ab": _ab_record(run.ab, run.comparisons)}),
+        "sampling": None if run.sampling is None else asdict(run.sampling),
         "planned_rows": run.planned,
         "interrupted": run.interrupted,
         "lost": run.lost,
@@ -44,6 +47,10 @@ def run_record(run: Run) -> dict[str, Any]:
             for one in run.failures
         ],
     }
+
+
+def _gemm_record(gemm: GemmCeiling) -> dict[str, Any]:
+    return {"size": gemm.size, "dtype": gemm.dtype, "tflops": gemm.tflops, "time": _series_record(gemm.series)}
 
 
 def _ab_record(ab: Ab, comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -110,6 +117,8 @@ def _row_record(row: Row, run: Run) -> dict[str, Any]:
         },
         "ceiling_share": row.ceiling_share,
         "peak_share": row.peak_share(match_gpu(run.environment.gpu)),
+        "tflops": row.tflops,
+        "gemm_share": row.gemm_share(run.environment.gemm),
         "peers": [_peer_record(row, peer) for peer in row.peers],
         "error": row.error,
     }

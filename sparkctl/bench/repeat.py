@@ -65,4 +65,6 @@ def _case_options(row: Row, given: dict[str, list[str | None]]) -> dict[str, str
     }
     if case.page_size is not None or "--page-size" in given:
         options["--page-size"] = "none" if case.page_size is None else str(case.page_size)
+    if "--l2" in given:
+        options["--l2"] = case.l2
     return options

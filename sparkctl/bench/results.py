@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import GpuSpec
-from sparkctl.bench.statistics import Interval, StopReason, median, median_interval, noise
+from sparkctl.bench.statistics import Interval, StopReason, StopRule, median, median_interval, noise
 from sparkctl.bench.traffic import Traffic, bandwidth_tbps
 
 if TYPE_CHECKING:
@@ -89,6 +89,20 @@ class Ceiling:
 
 
 @dataclass(frozen=True, slots=True)
+class GemmCeiling:
+    """A product of two square matrices, measured in the same run."""
+
+    size: int
+    dtype: str
+    series: Series
+
+    @property
+    def tflops(self) -> float:
+        """Tensor-core rate, TFLOP/s."""
+        return 2 * self.size**3 / self.series.median_us * 1e-6
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One variant on one case."""
 
@@ -118,6 +132,21 @@ class Row:
     def peak_share(self, gpu: GpuSpec | None) -> float | None:
         """Of the data sheet's bandwidth; None for an unknown GPU and for a hot L2, which DRAM does not bound."""
         return None if gpu is None or self.case.l2 == "hot" else self.tbps / gpu.bandwidth_tbps
+
+    @property
+    def tflops(self) -> float:
+        """Operations of the case over its time, TFLOP/s."""
+        return self.traffic.flops / self.series.median_us * 1e-6
+
+    def is_compute_bound(self, gemm: GemmCeiling | None) -> bool:
+        """Whether the measured GEMM rate allows less than the measured read rate does."""
+        if gemm is None:
+            return False
+        return self.traffic.flops / gemm.tflops > self.traffic.bytes / self.ceiling.tbps
+
+    def gemm_share(self, gemm: GemmCeiling | None) -> float | None:
+        """Of the measured GEMM rate; None where memory is the limit."""
+        return self.tflops / gemm.tflops if gemm is not None and self.is_compute_bound(gemm) else None
 
     def speedup(self, peer: PeerResult) -> float | None:
         """The peer's time over ours: above 1 ours is faster."""
@@ -170,6 +199,16 @@ class Environment:
     profile: str
     flags: tuple[tuple[str, str], ...]
     library_digest: str
+    gemm: GemmCeiling | None = None
+    gemm_missing: str | None = None  # why it was not measured
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """When a row had been sampled enough."""
+
+    rule: StopRule
+    budget_s: float  # of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +225,7 @@ class Run:
     planned: int = 0  # rows that a whole run has
     interrupted: bool = False  # by Ctrl-C
     lost: str | None = None  # why the device does not answer any more
+    sampling: Sampling | None = None
 
     @property
     def clocks_mhz(self) -> tuple[int, int] | None:

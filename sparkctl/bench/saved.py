@@ -11,7 +11,20 @@ from typing import Any, TypeVar
 from sparkctl.bench.ab import Ab, Bits, Comparison
 from sparkctl.bench.axes import DecodeCase, Heads
 from sparkctl.bench.record import RESULTS, SCHEMA_VERSION
-from sparkctl.bench.results import Ceiling, Environment, Failure, PeerResult, Row, Run, Sample, Series, Stamp
+from sparkctl.bench.results import (
+    Ceiling,
+    Environment,
+    Failure,
+    GemmCeiling,
+    PeerResult,
+    Row,
+    Run,
+    Sample,
+    Sampling,
+    Series,
+    Stamp,
+)
+from sparkctl.bench.statistics import StopRule
 from sparkctl.bench.traffic import Traffic
 from sparkctl.errors import UsageError
 from sparkctl.registry.suggest import did_you_mean
@@ -112,6 +125,7 @@ def parse_run(record: Mapping[str, Any]) -> Run:
         planned=record.get("planned_rows", len(rows)),
         interrupted=record.get("interrupted", False),
         lost=record.get("lost"),
+        sampling=_parse_sampling(record.get("sampling")),
     )
 
 
@@ -123,7 +137,13 @@ def _known(kind: type[_Data], record: Mapping[str, Any], **changed: Any) -> _Dat
 
 def _parse_environment(record: Mapping[str, Any]) -> Environment:
     stamp = Stamp(record["stamp"]["commit"], record["stamp"]["dirty"])
-    return _known(Environment, record, stamp=stamp, flags=tuple(record["flags"].items()))
+    gemm = record.get("gemm")
+    ceiling = None if gemm is None else GemmCeiling(gemm["size"], gemm["dtype"], _parse_series(gemm["time"]))
+    return _known(Environment, record, stamp=stamp, flags=tuple(record["flags"].items()), gemm=ceiling)
+
+
+def _parse_sampling(record: Mapping[str, Any] | None) -> Sampling | None:
+    return None if record is None else Sampling(StopRule(**record["rule"]), record["budget_s"])
 
 
 def _parse_case(record: Mapping[str, Any]) -> DecodeCase:

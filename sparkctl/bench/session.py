@@ -15,6 +15,7 @@ from sparkctl.bench.clocks import ClockReader, Clocks
 from sparkctl.bench.device import CudaDevice, Device
 from sparkctl.bench.facts import DeviceFacts, find_facts
 from sparkctl.bench.faults import DeviceLost, describe_crash, lost_reason
+from sparkctl.bench.gemm import Gemm, measure_gemm, torch_gemm
 from sparkctl.bench.measure import (
     WARM_UP_S,
     Arm,
@@ -26,7 +27,7 @@ from sparkctl.bench.measure import (
     warm_up,
 )
 from sparkctl.bench.peers import PEERS, PeerArm
-from sparkctl.bench.results import Ceiling, Failure, PeerResult, Row, Series
+from sparkctl.bench.results import Ceiling, Failure, GemmCeiling, PeerResult, Row, Series
 from sparkctl.bench.sampling import Optional, Timer, sample_in_turn, sample_rounds
 from sparkctl.bench.statistics import StopRule, median
 from sparkctl.bench.traffic import decode_traffic
@@ -38,6 +39,7 @@ from sparkctl.runtime import Library
 if TYPE_CHECKING:
     import torch
 
+GEMM_BUDGET_S = 1.0
 PROBE_SAMPLES = 5  # of each read kernel, to find the fastest
 PEER_TOLERANCE = 4.0  # times the error that we allow ourselves, before a peer's output counts as wrong
 _CEILING = "read ceiling"
@@ -150,6 +152,7 @@ class CudaSession:
         budget_s: float,
         rule: StopRule,
         warm_up_s: float = WARM_UP_S,
+        gemm: Callable[[str], Gemm] = torch_gemm,
     ) -> None:
         self.facts = facts
         self._library = library
@@ -160,6 +163,7 @@ class CudaSession:
         self._budget_s = budget_s
         self._rule = rule
         self._warm_up_s = warm_up_s
+        self._gemm = gemm
 
     def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> Iterator[Row | Failure]:
         """A row per call, or why there is none. WorkFailed when nothing of the case can run; DeviceLost."""
@@ -180,6 +184,22 @@ class CudaSession:
         del bench
         with self._attempt(case):
             self._device.synchronize()
+
+    def measure_gemm(self) -> GemmCeiling:
+        """The ceiling of the tensor cores. WorkFailed when it does not fit; DeviceLost."""
+        try:
+            return measure_gemm(
+                self._gemm,
+                device=self._device,
+                clocks=self._clocks,
+                rule=self._rule,
+                budget_s=min(self._budget_s, GEMM_BUDGET_S),
+                warm_up_s=self._warm_up_s,
+            )
+        except Exception as error:
+            raise WorkFailed(crash_of("the GEMM ceiling", error)) from error
+        finally:
+            self._device.release()
 
     def compare(
         self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]

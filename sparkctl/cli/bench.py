@@ -81,7 +81,7 @@ Causal = Annotated[bool, typer.Option("--causal", help="Mask to the bottom right
 NumSplits = Annotated[
     int | None, typer.Option("--num-splits", metavar="N", min=1, help="Splits along kv; planned if left out.")
 ]
-L2 = Annotated[str, typer.Option("--l2", metavar="cold|hot", help="Whether K and V come from DRAM or from L2.")]
+L2 = Annotated[str, typer.Option("--l2", metavar="LIST", help="K and V from DRAM (cold), L2 (hot), or cold,hot.")]
 PeerNames = Annotated[str, typer.Option("--peers", metavar="LIST", help="Libraries to compare with: sdpa, or none.")]
 Budget = Annotated[
     float, typer.Option("--budget", metavar="SECONDS", min=0, help="Sampling time for a row, if it is not precise.")
@@ -201,6 +201,8 @@ def _cases(
     num_splits: int | None,
     l2: str,
 ) -> tuple[DecodeCase, ...]:
+    from dataclasses import replace
+
     from sparkctl.bench.axes import DTYPES, L2_MODES, parse_heads, parse_list, parse_size, span_cases
     from sparkctl.registry.suggest import did_you_mean
 
@@ -223,7 +225,8 @@ def _cases(
                 f"--page-size: {error.message}", hint="keys of a page, as in 1,16,64; none: contiguous"
             ) from error
 
-    return span_cases(
+    modes = parse_list(l2, lambda text: one_of(L2_MODES, "--l2", text.strip()), option="--l2")
+    cases = span_cases(
         seqs=parse_list(seq, lambda text: positive(text, "--seq"), option="--seq"),
         batches=parse_list(batch, lambda text: positive(text, "--batch"), option="--batch"),
         heads=parse_list(heads, parse_heads, option="--heads"),
@@ -233,8 +236,8 @@ def _cases(
         qo_len=qo_len,
         causal=causal,
         num_splits=num_splits,
-        l2="hot" if one_of(L2_MODES, "--l2", l2) == "hot" else "cold",
     )
+    return tuple(replace(case, l2="hot" if mode == "hot" else "cold") for case in cases for mode in modes)
 
 
 def _peers(text: str) -> tuple[str, ...]:

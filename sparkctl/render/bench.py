@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sparkctl.bench.axes import DecodeCase, format_size
 from sparkctl.bench.gpus import match_gpu
-from sparkctl.bench.results import Row, Run, Stamp
+from sparkctl.bench.results import Row, Run, Series, Stamp
 from sparkctl.bench.statistics import StopRule
 from sparkctl.render.bench_ending import ending_notes
 from sparkctl.render.bench_rows import CSV_RUN, csv_run_values, repeat_lines
@@ -63,23 +64,30 @@ def aligned_table(
 
 def shared_facts(rows: Sequence[Row]) -> str:
     """What the cases of all rows have in common."""
-    cases = [row.case for row in rows]
+    cases = [row.case for row in line_rows(rows)]
     case, varying = cases[0], varying_axes(cases)
     parts = [] if "heads" in varying else [f"{case.heads} heads"]
     parts += [f"pages of {case.page_size}"] if case.page_size is not None and "page_size" not in varying else []
     parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 else []
     parts += ["causal"] if case.causal else []
-    return ", ".join([*parts, f"{case.l2} L2; case: batch × kv_len"])
+    parts += [] if "l2" in varying else [f"{case.l2} L2"]
+    return ", ".join(parts) + "; case: batch × kv_len"
+
+
+def line_rows(rows: Sequence[Row]) -> list[Row]:
+    """Those that have a line of their own: a hot L2 beside a cold one is a column."""
+    cold = {(row.variant, row.case) for row in rows if row.case.l2 == "cold"}
+    return [row for row in rows if row.case.l2 == "cold" or (row.variant, replace(row.case, l2="cold")) not in cold]
 
 
 def run_cells(rows: Sequence[Row], run: Run, *, wide: bool) -> list[list[str]]:
-    """The header, its words on lines of their own, and one line of text per row."""
-    columns = _run_columns(rows, run, wide=wide)
+    """The header, its words on lines of their own, and a line of text per row of `line_rows`."""
+    columns = _run_columns(line_rows(rows), run, wide=wide)
     return [[title for title, _ in columns], *(list(line) for line in zip(*(c for _, c in columns), strict=True))]
 
 
 def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str, list[str]]]:
-    gpu = match_gpu(run.environment.gpu)
+    gpu, gemm = match_gpu(run.environment.gpu), run.environment.gemm
     varying = varying_axes([row.case for row in rows])
     columns = [
         ("case", [case_text(row.case, varying) + (" !" if row.series.throttled else "") for row in rows]),
@@ -91,6 +99,9 @@ def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str
         ("splits", [str(row.num_splits) for row in rows]),
         ("eager\nµs", [format_us(row.eager.median_us) for row in rows]),
     ]
+    columns += _hot_column(rows, run)
+    if any(row.is_compute_bound(gemm) for row in rows):
+        columns.insert(6, ("% of\nGEMM", [_percent(row.gemm_share(gemm)) for row in rows]))
     if wide:
         columns.insert(6, ("ceiling\nTB/s", [f"{row.ceiling.tbps:.2f}" for row in rows]))
         columns.insert(3, ("samples", [str(len(row.series.samples)) for row in rows]))
@@ -103,6 +114,16 @@ def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str
     return columns
 
 
+def _hot_column(rows: Sequence[Row], run: Run) -> list[tuple[str, list[str]]]:
+    """Times over data that lie in L2, where they were measured beside those of the rows."""
+    hot = {(row.variant, row.case): row.series.median_us for row in run.rows if row.case.l2 == "hot"}
+    keys = [(row.variant, replace(row.case, l2="hot")) for row in rows if row.case.l2 == "cold"]
+    if not any(key in hot for key in keys):
+        return []
+    times = [hot.get((row.variant, replace(row.case, l2="hot"))) if row.case.l2 == "cold" else None for row in rows]
+    return [("hot L2\nµs", [NOTHING if time is None else format_us(time) for time in times])]
+
+
 def _percent(share: float | None) -> str:
     return NOTHING if share is None else f"{share * 100:.0f}"
 
@@ -113,7 +134,7 @@ def _ratio(speedup: float | None) -> str:
 
 def varying_axes(cases: Sequence[DecodeCase]) -> tuple[str, ...]:
     """Axes, besides batch and kv_len and what a variant's name says, on which the cases differ."""
-    return tuple(axis for axis in ("heads", "page_size") if len({getattr(case, axis) for case in cases}) > 1)
+    return tuple(axis for axis in ("heads", "page_size", "l2") if len({getattr(case, axis) for case in cases}) > 1)
 
 
 def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
@@ -122,6 +143,7 @@ def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
         "heads": str(case.heads),
         "head_dim": f"d{case.head_dim}",
         "dtype": case.dtype,
+        "l2": f"{case.l2} L2",
         "page_size": "contiguous" if case.page_size is None else f"page {case.page_size}",
     }
     shape = f"{case.batch} × {format_size(case.kv_len)}"
@@ -160,15 +182,20 @@ def sampling_notes(row: Row) -> list[str]:
     elif series.throttled:
         taken = len(series.samples)
         notes.append(f"! {label}: {series.throttled} of {taken} samples throttled ({_reasons(row)}), left out.")
-    if series.stop != "precise":
+    if series.stop != "precise" and series.all_throttled:
+        notes.append(f"{label}: stopped by {_stopped_by(series)} after {len(series.samples)} samples.")
+    elif series.stop != "precise":
         interval = series.interval_us
         width = (interval.high - interval.low) / series.median_us
-        what = "the budget" if series.stop == "budget" else "the number of samples"
         notes.append(
-            f"{label}: stopped by {what} after {len(series.samples)} samples; the median's 95 % interval is "
-            f"{width:.1%} wide, wanted {StopRule().relative_width:.1%}."
+            f"{label}: stopped by {_stopped_by(series)} after {len(series.samples)} samples; the median's 95 % "
+            f"interval is {width:.1%} wide, wanted {StopRule().relative_width:.1%}."
         )
     return notes
+
+
+def _stopped_by(series: Series) -> str:
+    return "the budget" if series.stop == "budget" else "the number of samples"
 
 
 def _reasons(row: Row) -> str:
@@ -192,8 +219,28 @@ def environment_lines(run: Run) -> list[tuple[str, str]]:
             f"driver {env.driver or 'unknown'}, CUDA {env.cuda or 'unknown'}, torch {env.torch}, "
             f"cuDNN {env.cudnn or 'none'}, {env.compiler}",
         ),
+        *_ceiling_lines(run),
         ("revision", f"sparkctl {env.sparkctl}, {stamp_text(env.stamp)}, profile {env.profile}{flags}"),
     ]
+
+
+def _ceiling_lines(run: Run) -> list[tuple[str, str]]:
+    """The GEMM rate of the run, and the rule by which rows were sampled."""
+    lines: list[tuple[str, str]] = []
+    if (gemm := run.environment.gemm) is not None:
+        calm = "" if not gemm.series.throttled else f", {gemm.series.throttled} of {len(gemm.series.samples)} throttled"
+        product = f"{gemm.size}³ in {gemm.dtype}, {len(gemm.series.samples)} samples{calm}"
+        lines.append(("GEMM", f"{gemm.tflops:.0f} TFLOP/s measured ({product})"))
+    elif run.environment.gemm_missing is not None:
+        lines.append(("GEMM", f"not measured: {run.environment.gemm_missing}"))
+    if run.sampling is not None:
+        rule = run.sampling.rule
+        text = (
+            f"at least {rule.min_samples}, until the median's 95 % interval is at most {rule.relative_width:.1%} wide, "
+            f"{run.sampling.budget_s:g} s or {rule.max_samples} samples"
+        )
+        lines.append(("samples", text))
+    return lines
 
 
 def stamp_text(stamp: Stamp) -> str:
@@ -214,7 +261,8 @@ def run_markdown(run: Run) -> str:
     facts = [*row_notes(run.rows), *ending_notes(run), *(f"{label}: {text}" for label, text in environment_lines(run))]
     facts.append(f"repeat: `{run.command}`")
     header, *lines = run_cells(run.rows, run, wide=True)
-    named = [["variant", *header], *([f"`{row.variant}`", *line] for row, line in zip(run.rows, lines, strict=True))]
+    rows = line_rows(run.rows)
+    named = [["variant", *header], *([f"`{row.variant}`", *line] for row, line in zip(rows, lines, strict=True))]
     table = [shared_facts(run.rows), "", *markdown_table(named), ""]
     return "\n".join([*table, *(f"- {fact}" for fact in facts), *repeat_lines(run)])
 
@@ -239,7 +287,7 @@ CSV_CASE = (
     "page_size",
 )
 CSV_TIME = ("time_us", "low_us", "high_us", "noise", "samples", "stop", "throttled", "eager_us")
-CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share")
+CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share", "tflops", "gemm_share")
 CSV_FIELDS = ("variant", *CSV_CASE, "num_splits", *CSV_TIME, *CSV_RATES, *CSV_RUN)
 
 
@@ -264,7 +312,7 @@ def csv_case(case: DecodeCase) -> list[Any]:
 
 def _csv_values(row: Row, run: Run) -> list[Any]:
     series, interval = row.series, row.series.interval_us
-    peak = row.peak_share(match_gpu(run.environment.gpu))
+    peak, gemm = row.peak_share(match_gpu(run.environment.gpu)), row.gemm_share(run.environment.gemm)
     return [
         row.variant,
         *csv_case(row.case),
@@ -281,5 +329,7 @@ def _csv_values(row: Row, run: Run) -> list[Any]:
         row.ceiling.tbps,
         row.ceiling_share,
         "" if peak is None else peak,
+        row.tflops,
+        "" if gemm is None else gemm,
         *csv_run_values(row, run),
     ]

@@ -16,8 +16,9 @@ from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.facts import DeviceFacts, find_cuda_device
 from sparkctl.bench.faults import DeviceLost
 from sparkctl.bench.record import save_run
-from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Failure, Row, Run
+from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Failure, GemmCeiling, Row, Run, Sampling
 from sparkctl.bench.session import Verdict, open_session
+from sparkctl.bench.statistics import StopRule
 from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, SparkctlError, UsageError, WorkFailed
 from sparkctl.interrupts import check_interrupt
@@ -38,6 +39,8 @@ class Session(Protocol):
 
     @property
     def facts(self) -> DeviceFacts: ...
+
+    def measure_gemm(self) -> GemmCeiling | None: ...
 
     def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> Iterable[Row | Failure]: ...
 
@@ -72,6 +75,7 @@ def run_bench(
     environment = describe_environment(registry.root, request, library, session.facts)
     found = _Found()
     try:
+        environment = _with_gemm(environment, session)
         for number, job in enumerate(plan.jobs, 1):
             at_case(number, len(plan.jobs), job.case.label)
             _measure_job(request, job, library, session, found)
@@ -91,7 +95,19 @@ def run_bench(
         planned=sum(len(job.arms) for job in plan.jobs),
         interrupted=found.interrupted,
         lost=found.lost,
+        sampling=Sampling(StopRule(), request.budget_s),
     )
+
+
+def _with_gemm(environment: Environment, session: Session) -> Environment:
+    """The ceiling of the tensor cores beside the device, or why there is none."""
+    try:
+        return replace(environment, gemm=session.measure_gemm())
+    except DeviceLost:
+        raise
+    except WorkFailed as error:
+        check_interrupt()
+        return replace(environment, gemm_missing=error.message)
 
 
 @dataclass(slots=True)

@@ -143,6 +143,9 @@ class FakeParts:
     def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> tuple[Row, ...]:
         raise AssertionError("a proof compares")
 
+    def measure_gemm(self) -> None:
+        """A device too small for it."""
+
     def compare(
         self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:

@@ -90,6 +90,8 @@ device    NVIDIA H200, sm_90, 132 SMs, 60 MiB L2, peak 4.8 TB/s (datasheet), SM
           at 1980 MHz
 software  driver 580.95.05, CUDA 13.0, torch 2.11.0+cu130, cuDNN 91900, nvcc
           13.0.88
+samples   at least 20, until the median's 95 % interval is at most 0.5% wide, 3
+          s or 2000 samples
 revision  sparkctl 0.1.0, commit 0123456789ab, profile release
 repeat    sparkctl proof --ab FAPIPE=0,1 --seq 4k,16k --batch 1,8 --heads 32/8
           --head-dim 128 --dtype bf16 --layers 32 --tokens 128 --budget 3
@@ -139,6 +141,7 @@ bars: of allowed ≤ 1, top-1 ≥ 0.90, KL mean ≤ 0.20 nats; all against fp64
 
 device    NVIDIA H200, sm_90, 132 SMs, 60 MiB L2, peak 4.8 TB/s (datasheet), SM at 1980 MHz
 software  driver 580.95.05, CUDA 13.0, torch 2.11.0+cu130, cuDNN 91900, nvcc 13.0.88
+samples   at least 20, until the median's 95 % interval is at most 0.5% wide, 3 s or 2000 samples
 revision  sparkctl 0.1.0, commit 0123456789ab, profile release
 repeat    sparkctl proof --ab FAPIPE=0,1 --seq 4k,16k --batch 1,8 --heads 32/8 --head-dim 128 --dtype bf16 --layers 32
           --tokens 128 --budget 3 --profile release
@@ -195,6 +198,7 @@ geometric mean of 4 ratios: 1.200, from 1.200 to 1.200; 4 faster; all bits equal
 128 tokens of every sequence are 32 × 128 calls. No projection, MLP or sampling is in it.
 - device: NVIDIA H200, sm_90, 132 SMs, 60 MiB L2, peak 4.8 TB/s (datasheet), SM at 1980 MHz
 - software: driver 580.95.05, CUDA 13.0, torch 2.11.0+cu130, cuDNN 91900, nvcc 13.0.88
+- samples: at least 20, until the median's 95 % interval is at most 0.5% wide, 3 s or 2000 samples
 - revision: sparkctl 0.1.0, commit 0123456789ab, profile release
 - repeat: `sparkctl proof --ab FAPIPE=0,1 --seq 4k,16k --batch 1,8 --heads 32/8 \
 --head-dim 128 --dtype bf16 --layers 32 --tokens 128 --budget 3 --profile release`
