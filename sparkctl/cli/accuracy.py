@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,10 +38,11 @@ Examples:
   sparkctl accuracy attn_decode_split_kv_mma --ab stages=1,2
   sparkctl accuracy 'attn_prefill_*' --head-dim 64 --dtype fp16
   sparkctl accuracy --set fast_math=0 --backend cuda
+  sparkctl accuracy --model ~/models/qwen3-0.6b   a model from a folder
 
 \b
 Exit codes: 0 all passed, 1 an arm or a build failed, 2 wrong usage,
-3 no device for --backend cuda.
+3 no device for --backend cuda, or no transformers for --model.
 """
 MOST_POSITIONS = 1 << 16
 
@@ -74,6 +76,10 @@ def accuracy(
     steps: Annotated[
         int, typer.Option("--steps", metavar="N", min=0, max=MOST_POSITIONS, help="Positions decoded one by one.")
     ] = 48,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="FOLDER", help="A Hugging Face model's answers in place of the stack's."),
+    ] = None,
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="A table for a pull request.")] = False,
 ) -> None:
@@ -85,7 +91,7 @@ def accuracy(
     from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
     from sparkctl.workflows.accuracy import run_accuracy
-    from sparkctl.workflows.accuracy_plan import AccuracyRequest, sizes_of
+    from sparkctl.workflows.accuracy_plan import AccuracyRequest, of_model, sizes_of
     from sparkctl.workflows.bench_ab import parse_ab
     from sparkctl.workflows.suite import SuiteOptions
     from sparkctl.workflows.test import choose_backend
@@ -116,6 +122,13 @@ def accuracy(
         prompt=prompt,
         steps=steps,
     )
+    if model is not None:
+        from sparkctl.testing.model_folder import read_facts
+
+        for parameter, given_as in (("layers", "--layers"), ("head_dim", "--head-dim")):
+            if is_given(ctx, parameter):
+                raise UsageError(f"--model {model}: {given_as} is the model's own", hint=f"leave out {given_as}")
+        request = of_model(request, read_facts(Path(model).expanduser()), request.dtype if dtype else None)
     chosen = SuiteOptions(backend=backend.value, arch=parse_arch(arch) if arch is not None else None)
     where_to, device, for_arch = choose_backend(chosen)
     stderr, quiet = stderr_console(cli), cli.verbosity < 0
@@ -140,6 +153,12 @@ def accuracy(
         show_accuracy(stdout_console(cli), report)
     if not report.passed:
         raise typer.Exit(1)
+
+
+def is_given(ctx: typer.Context, parameter: str) -> bool:
+    """On the command line."""
+    source = ctx.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def one_number(values: list[str] | None, option: str, default: int) -> int:

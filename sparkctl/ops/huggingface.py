@@ -10,6 +10,7 @@ transformers is optional; it is imported when `register` is called.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
 from sparkctl.errors import MissingTool
@@ -64,6 +65,7 @@ def attention(
     *,
     backend: OperatorBackend = "auto",
     pages: PagedCache | None = None,
+    operator: Callable[..., torch.Tensor] | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' attention interface.
@@ -74,7 +76,8 @@ def attention(
     A mask [batch or 1, heads or 1, qo_len, kv_len or more] says everything about visibility: boolean, or additive with
     0 where visible and the dtype's minimum or -inf where hidden. Without one, attention is causal if the module is, and
     `sliding_window` counts the query's own key, as transformers does. `s_aux` or `sinks` holds one logit a query head.
-    Up to 16 query positions are a decode call, more are prefill. Raises TypeError and ValueError naming the argument,
+    Up to 16 query positions are a decode call, more are prefill; an `operator` is called in place of both, with
+    q, k, v and the options of either. Raises TypeError and ValueError naming the argument,
     for dropout and for what cannot be expressed too.
     """
     _check_pages(pages)
@@ -113,8 +116,10 @@ def attention(
     elif causal and k.shape[1] > q.shape[1] > 1:
         # The mask function makes no mask for keys behind the queries in one case alone: a static cache that was empty.
         k, v = k[:, : q.shape[1]], v[:, : q.shape[1]]
-    operator = decode if q.shape[1] <= MAX_DECODE_QO_LEN else prefill
-    return operator(q, k, v, backend=backend, **options), None
+    if operator is not None:
+        return operator(q, k, v, **options), None
+    own = decode if q.shape[1] <= MAX_DECODE_QO_LEN else prefill
+    return own(q, k, v, backend=backend, **options), None
 
 
 def _check_pages(pages: Any) -> None:

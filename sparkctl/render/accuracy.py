@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sparkctl.testing.logits import KL_BAR, TOP1_BAR, LogitScore
+from sparkctl.testing.model_folder import ModelFacts
 from sparkctl.testing.precision import Precision
 from sparkctl.workflows.accuracy import AccuracyReport, ArmReport, reasons
 
@@ -81,7 +82,10 @@ def accuracy_json(report: AccuracyReport) -> dict[str, Any]:
         "head_dim": request.head_dim,
         "ab": None if request.ab is None else {"name": request.ab.name, "values": list(request.ab.values)},
         "seed": request.seed,
-        "stack": asdict(request.stack),
+        "stack": asdict(request.stack) if request.model is None else None,
+        "model": None
+        if request.model is None
+        else {**asdict(request.model), "tokens": report.tokens, "prompt": request.prompt, "steps": request.steps},
         "bars": {"top1": TOP1_BAR, "kl_mean": KL_BAR},
         "profile": request.profile,
         "sets": dict(request.sets),
@@ -108,7 +112,8 @@ def report_lines(report: AccuracyReport) -> Iterator[Line]:
         yield Line(arm.arm.label, number_cells(arm.precision, arm.score), failed=not arm.passed)
     for is_decode, (precision, score) in report.plain.items():
         what = f" ({kind_name(is_decode)})" if len(report.plain) > 1 else ""
-        yield Line(f"plain {report.request.dtype} in torch{what}", number_cells(precision, score))
+        by = f"plain {report.request.dtype} in torch" if report.request.model is None else "plain, SDPA in the model"
+        yield Line(f"{by}{what}", number_cells(precision, score))
 
 
 def number_cells(precision: Precision, score: LogitScore) -> tuple[str, ...]:
@@ -145,8 +150,18 @@ def provenance(report: AccuracyReport) -> str:
     request, stack, stamp = report.request, report.request.stack, report.stamp
     revision = f"commit {stamp.commit}{' with changes' if stamp.dirty else ''}" if stamp.commit else "no commit known"
     sets = "".join(f", {name}={value}" for name, value in {**request.sets, **request.flags}.items())
-    model = f"{stack.layers} layers, {stack.batch} × ({stack.prompt} + {stack.steps}) positions, seed {request.seed}"
+    positions = f"{stack.batch} × ({stack.prompt} + {stack.steps}) positions"
+    if request.model is None:
+        model = f"{stack.layers} layers, {positions}, seed {request.seed}"
+    else:
+        model = f"{model_text(request.model)}, {positions}, tokens: {report.tokens}"
     return f"{model}; {report.compiler}, profile {request.profile}{sets}; {revision}"
+
+
+def model_text(facts: ModelFacts) -> str:
+    """`tiny (Qwen3ForCausalLM, 2 layers, 8/2 heads)`."""
+    heads = f"{facts.num_qo_heads}/{facts.num_kv_heads} heads"
+    return f"{facts.folder} ({facts.architecture}, {count(facts.layers, 'layer')}, {heads})"
 
 
 def kind_name(is_decode: bool) -> str:

@@ -42,12 +42,22 @@ class Bench:
     page_size: int = 16
 
 
-def attend(arm: AttentionArm, bench: Bench, q: Tensor, k: Tensor, v: Tensor, kv_lens: Tensor | None = None) -> Tensor:
+def attend(
+    arm: AttentionArm,
+    bench: Bench,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kv_lens: Tensor | None = None,
+    **more: Any,
+) -> Tensor:
     """Causal attention, bottom-right: q `[batch, qo_len, heads, head_dim]`, k and v `[batch, kv_len, kv heads,
     head_dim]` -> out shaped as q. Pages are made of k and v here, in a shuffled order.
+
+    With `more`, options of the operators, they say everything: it is causal only if they do.
     """
     options: dict[str, Any] = {
-        "causal": True,
+        **(more or {"causal": True}),
         "kernel": arm.kernel,
         "variant": arm.variant,
         "library": bench.library,

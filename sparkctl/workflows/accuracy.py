@@ -6,19 +6,23 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Bits
 from sparkctl.bench.arms import count_differences
 from sparkctl.bench.results import Stamp
 from sparkctl.build import Progress, ensure_built, with_combines
+from sparkctl.errors import UsageError
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry import Registry
 from sparkctl.runtime import load_library
 from sparkctl.runtime.manifest import Backend
 from sparkctl.testing.arms import AttentionArm, Bench, attend
+from sparkctl.testing.local_model import LocalModel
+from sparkctl.testing.local_model import exact_attention as exact_rounded
 from sparkctl.testing.logits import KL_BAR, TOP1_BAR, LogitScore, score_logits
+from sparkctl.testing.model_folder import ModelFacts
 from sparkctl.testing.precision import AttentionShape, Precision, Problem, judge_outputs, make_problem, run_problems
 from sparkctl.testing.reference import attention_reference, plain_emulation
 from sparkctl.testing.stack import AttentionStack
@@ -58,6 +62,7 @@ class AccuracyReport:
     plain: Mapping[bool, tuple[Precision, LogitScore]]  # of decode (True) or prefill
     stamp: Stamp
     compiler: str
+    tokens: str = ""  # of a model: where its tokens come from
 
     @property
     def passed(self) -> bool:
@@ -90,7 +95,14 @@ def run_accuracy(
     environ: Mapping[str, str] = os.environ,
 ) -> AccuracyReport:
     """Builds what is missing, runs every arm. UsageError where nothing asked for is an attention kernel."""
-    plan = plan_accuracy(registry, request, arch)
+    try:
+        plan = plan_accuracy(registry, request, arch)
+    except UsageError as error:
+        if request.model is None:
+            raise
+        raise UsageError(f"--model {request.model.folder}: {error.message}", hint=error.hint) from error
+    on = "cuda" if backend == "cuda" else "cpu"
+    answers = load_answers(request, on)
     folder = ensure_built(
         registry,
         with_combines(registry, plan.variants),
@@ -115,7 +127,7 @@ def run_accuracy(
                 check_interrupt()
                 at_arm(len(reports) + 1, total, arm.label)
                 if arm.is_decode not in judges:
-                    judges[arm.is_decode] = Judge(request, arm.is_decode, "cuda" if backend == "cuda" else "cpu")
+                    judges[arm.is_decode] = Judge(request, arm.is_decode, on, answers)
                 judge, attention = judges[arm.is_decode], functools.partial(attend, arm, bench)
                 outputs = run_problems(judge.problems, attention)
                 bits = None if first is None else count_differences(first, outputs)
@@ -129,16 +141,17 @@ def run_accuracy(
         {is_decode: judge.plain for is_decode, judge in judges.items()},
         read_stamp(registry.root),
         library.manifest.compiler,
+        answers.tokens,
     )
 
 
 class Judge:
     """The inputs and references of decode, or of prefill."""
 
-    def __init__(self, request: AccuracyRequest, is_decode: bool, device: str) -> None:
+    def __init__(self, request: AccuracyRequest, is_decode: bool, device: str, answers: Answers) -> None:
         import torch
 
-        self._is_decode, self._dtype = is_decode, request.dtype
+        self._is_decode, self._dtype, self._answers = is_decode, request.dtype, answers
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[request.dtype]
         shapes = DECODE_SHAPES if is_decode else PREFILL_SHAPES
         heads = (HEADS.num_qo_heads, HEADS.num_kv_heads)
@@ -146,25 +159,71 @@ class Judge:
             make_problem(shape, heads, request.head_dim, dtype, device, request.seed + number)
             for number, shape in enumerate(shapes)
         ]
-        self._stack = AttentionStack(request.stack, dtype, device, request.seed)
-        self._reference = self._stack.prefill_logits(exact_attention)
-        self._prompt = self._stack.prompt_caches(exact_attention)
-        self.plain = self._judge_plain()
+        outputs = [problem.plain for problem in self.problems]
+        self.plain = (self.precision(outputs), answers.score(is_decode, None))
 
     def precision(self, outputs: Sequence[Tensor]) -> Precision:
         return judge_outputs(self.problems, outputs, self._dtype)
 
-    def score(self, attention: Callable[[Tensor, Tensor, Tensor], Tensor]) -> LogitScore:
-        """Decode: of the steps behind a prompt that the reference attends to. Prefill: of every position."""
-        if not self._is_decode:
-            return score_logits(self._stack.prefill_logits(attention), self._reference)
-        steps = self._stack.decode_logits(attention, self._prompt)
+    def score(self, attention: Callable[..., Tensor]) -> LogitScore:
+        return self._answers.score(self._is_decode, attention)
+
+
+class Answers(Protocol):
+    """A model whose logits are judged, with one attention or another."""
+
+    @property
+    def tokens(self) -> str: ...
+
+    def score(self, is_decode: bool, attention: Callable[..., Tensor] | None) -> LogitScore:
+        """Decode: of the steps behind a prompt that the reference attends to. Prefill: of every position.
+
+        Without an attention it is a plain implementation: what the dtype alone costs.
+        """
+        ...
+
+
+class StackAnswers:
+    """Of the seeded stack."""
+
+    tokens = ""
+
+    def __init__(self, request: AccuracyRequest, device: str) -> None:
+        import torch
+
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[request.dtype]
+        self._stack = AttentionStack(request.stack, dtype, device, request.seed)
+        self._reference = self._stack.prefill_logits(exact_attention)
+        self._prompt = self._stack.prompt_caches(exact_attention)
+
+    def score(self, is_decode: bool, attention: Callable[..., Tensor] | None) -> LogitScore:
+        attend = attention or (lambda q, k, v: plain_emulation(q, k, v, causal=True))
+        if not is_decode:
+            return score_logits(self._stack.prefill_logits(attend), self._reference)
+        steps = self._stack.decode_logits(attend, self._prompt)
         return score_logits(steps, self._stack.step_rows(self._reference))
 
-    def _judge_plain(self) -> tuple[Precision, LogitScore]:
-        """Of the emulation in torch: what the dtype alone costs."""
-        outputs = [problem.plain for problem in self.problems]
-        return self.precision(outputs), self.score(lambda q, k, v: plain_emulation(q, k, v, causal=True))
+
+class ModelAnswers:
+    """Of a model in a folder; its plain implementation is torch SDPA."""
+
+    def __init__(self, request: AccuracyRequest, facts: ModelFacts, device: str) -> None:
+        self._model = LocalModel(
+            facts, request.dtype, device, prompt=request.prompt, steps=request.steps, seed=request.seed
+        )
+        self.tokens = self._model.token_source
+        self._references: dict[bool, Tensor] = {}
+
+    def score(self, is_decode: bool, attention: Callable[..., Tensor] | None) -> LogitScore:
+        logits = self._model.step_logits if is_decode else self._model.prefill_logits
+        if is_decode not in self._references:
+            self._references[is_decode] = logits(exact_rounded)
+        return score_logits(logits(attention), self._references[is_decode])
+
+
+def load_answers(request: AccuracyRequest, device: str) -> Answers:
+    """The stack's, unless there is a model. UsageError and MissingTool as LocalModel."""
+    return StackAnswers(request, device) if request.model is None else ModelAnswers(request, request.model, device)
 
 
 def exact_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Ab
-from sparkctl.bench.axes import DecodeCase, Heads
+from sparkctl.bench.axes import DTYPES, DecodeCase, Heads
 from sparkctl.errors import UsageError
 from sparkctl.ops.plan import KERNEL_PREFERENCE, family_of, is_planned
 from sparkctl.ops.prefill_plan import PREFILL_KERNELS
 from sparkctl.registry import Registry, Variant, select_variants
 from sparkctl.testing.arms import AttentionArm, Operator
+from sparkctl.testing.model_folder import ModelFacts
 from sparkctl.testing.stack import StackShape
 from sparkctl.workflows.bench_ab import NUM_SPLITS, plan_arms
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm, described
@@ -40,6 +41,7 @@ class AccuracyRequest:
     layers: int = 4
     prompt: int = 192
     steps: int = 48
+    model: ModelFacts | None = None  # whose answers are judged in place of the stack's
 
     @property
     def stack(self) -> StackShape:
@@ -68,6 +70,26 @@ def sizes_of(registry: Registry, patterns: Sequence[str]) -> tuple[int, str]:
     dtypes = {str(value["dtype"]) for value in values if "dtype" in value}
     head_dim = head_dims.pop() if len(head_dims) == 1 else 128
     return head_dim, dtypes.pop() if len(dtypes) == 1 else "bf16"
+
+
+def of_model(request: AccuracyRequest, facts: ModelFacts, dtype: str | None) -> AccuracyRequest:
+    """The request at the model's own sizes; `dtype` rounds its weights.
+
+    UsageError for weights that no kernel takes as they are, and for more positions than the model has.
+    """
+    where, kind = f"--model {facts.folder}", dtype or facts.dtype
+    if kind not in DTYPES:
+        raise UsageError(
+            f"{where}: its weights are {facts.dtype}, the kernels take {' and '.join(DTYPES)}",
+            hint="--dtype bf16 rounds them",
+        )
+    positions = request.prompt + request.steps
+    if facts.max_positions is not None and positions > facts.max_positions:
+        raise UsageError(
+            f"{where}: {request.prompt} + {request.steps} positions, it has {facts.max_positions}",
+            hint="fewer by --prompt and --steps",
+        )
+    return replace(request, head_dim=facts.head_dim, dtype=kind, model=facts)
 
 
 def plan_accuracy(registry: Registry, request: AccuracyRequest, arch: Arch) -> AccuracyPlan:
