@@ -260,21 +260,27 @@ def _show_estimates(ctx: typer.Context, cases: tuple[DecodeCase, ...], name: str
     from sparkctl.bench.estimate import estimate_decode
     from sparkctl.bench.gpus import find_gpu
     from sparkctl.registry import find_project, load_registry
-    from sparkctl.render.console import print_json, stdout_console
+    from sparkctl.render.build_progress import ConsoleProgress
+    from sparkctl.render.console import print_json, stderr_console, stdout_console
     from sparkctl.render.estimate import estimate_record, print_estimates
     from sparkctl.workflows.bench_plan import plan_bench
     from sparkctl.workflows.bench_request import BenchRequest
+    from sparkctl.workflows.launch_estimate import estimate_launches
 
     if other:
         raise UsageError("--estimate prints a table or --json")
     gpu = find_gpu(name)
     registry = load_registry(find_project(cli_context(ctx).project))
-    plan_bench(registry, BenchRequest(cases, pages_given=True), gpu.arch)  # no floor for a case that no kernel takes
+    cli = cli_context(ctx)
+    # No floor for a case that no kernel takes.
+    plan = plan_bench(registry, BenchRequest(cases, pages_given=True), gpu.arch)
     estimates = [estimate_decode(case, gpu) for case in cases]
+    progress = ConsoleProgress(stderr_console(cli), quiet=cli.verbosity < 0)
+    launches = estimate_launches(registry, plan, gpu, progress=progress)
     if json:
-        print_json(estimate_record(estimates))
+        print_json(estimate_record(estimates, launches))
     else:
-        print_estimates(stdout_console(cli_context(ctx)), estimates)
+        print_estimates(stdout_console(cli), estimates, launches)
 
 
 def _measure_and_show(ctx: typer.Context, request: BenchRequest, output: Output, *, save: str | None) -> None:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.bench.estimate import FORMULA, Estimate
 from sparkctl.bench.record import case_record
 from sparkctl.render.bench import aligned_table, format_us
+from sparkctl.render.launch_estimate import launch_record, print_launches
+from sparkctl.workflows.launch_estimate import LaunchEstimates
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def print_estimates(console: Console, estimates: Sequence[Estimate]) -> None:
-    """Floor times of one GPU."""
+def print_estimates(console: Console, estimates: Sequence[Estimate], launches: LaunchEstimates) -> None:
+    """Floor times of one GPU, then the launches there."""
     gpu = estimates[0].gpu
     console.print(
         f"{gpu.name} ({gpu.arch.name}): {gpu.bandwidth_tbps:g} TB/s, {gpu.bf16_tflops:g} TFLOP/s dense bf16, "
@@ -39,15 +41,19 @@ def print_estimates(console: Console, estimates: Sequence[Estimate]) -> None:
     paged = any(estimate.case.page_size is not None for estimate in estimates)
     what = "K, V, q, out and page tables" if paged else "K, V, q and out"
     console.print(f"{FORMULA}; bytes: {what} once each. Not a measurement.")
+    print_launches(console, launches)
 
 
-def estimate_record(estimates: Sequence[Estimate]) -> dict[str, Any]:
+def estimate_record(estimates: Sequence[Estimate], launches: LaunchEstimates) -> dict[str, Any]:
     """JSON-ready."""
+    by_case = {launch.case: launch_record(launch) for launch in launches.launches}
     gpu = estimates[0].gpu
     return {
         "kind": "estimate",
         "gpu": {**asdict(gpu), "arch": gpu.arch.name},
         "formula": FORMULA,
+        "compiler": launches.compiler,
+        "launch_missing": launches.missing,
         "rows": [
             {
                 "case": case_record(e.case),
@@ -58,6 +64,7 @@ def estimate_record(estimates: Sequence[Estimate]) -> dict[str, Any]:
                 "floor_us": e.floor_us,
                 "bound": e.bound,
                 "fits_l2": e.fits_l2,
+                "launch": by_case.get(e.case),
             }
             for e in estimates
         ],

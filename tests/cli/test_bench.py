@@ -21,10 +21,14 @@ from sparkctl.bench.results import Ceiling, PeerResult, Row, Sample, Series, Sta
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.build.outputs import runtime_flags_of
 from sparkctl.cli.app import main
+from sparkctl.errors import MissingTool
 from sparkctl.ops.call import DecodeCall
 from sparkctl.registry import Registry
+from sparkctl.resources import occupancy
 from sparkctl.runtime import BuiltVariant, Library, Manifest
 from sparkctl.workflows import bench as workflow
+from sparkctl.workflows import launch_estimate
+from sparkctl.workflows.launch_estimate import Compiled, Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = DeviceFacts(
@@ -773,7 +777,18 @@ case                          MB  GFLOP      µs       µs     µs  bound by
 1 × 16k, 32/8, d128, bf16   67.1   0.27   13.98     0.27  13.98  memory
 8 × 16k, 32/8, d128, bf16  537.0   2.15   111.9     2.17  111.9  memory
 floor = max(bytes / bandwidth, flops / tensor rate); bytes: K, V, q and out once
-each. Not a measurement."""
+each. Not a measurement.
+occupancy, splits and waves: not known, no nvcc here"""
+
+
+@pytest.fixture(autouse=True)
+def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled for an estimate."""
+
+    def read(*args: object) -> None:
+        raise MissingTool("no nvcc here")
+
+    monkeypatch.setattr(launch_estimate, "read_built_usage", read)
 
 
 def test_floor_times_need_no_device_and_no_project(
@@ -783,6 +798,35 @@ def test_floor_times_need_no_device_and_no_project(
     code, out, err = run(capsys, "--estimate", "h200")
     assert (code, err) == (0, "")
     assert out == ESTIMATE
+
+
+LAUNCHES = """
+attn_decode_split_kv_mma.bf16.d128: 201 registers, 2 blocks/SM, occupancy 12.5
+%, limited by registers (nvcc 13.0.88)
+case                       splits  blocks  waves
+1 × 4k, 32/8, d128, bf16       16     128   0.48
+8 × 4k, 32/8, d128, bf16        2     128   0.48
+1 × 16k, 32/8, d128, bf16      16     128   0.48
+8 × 16k, 32/8, d128, bf16       2     128   0.48
+waves: blocks of the grid over those that the GPU holds at a time."""
+
+
+def test_occupancy_splits_and_waves_stand_below_the_floors(
+    narrow: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(registry: Registry, names: Sequence[str], arch: Arch, progress: object) -> Usage:
+        (variant,) = names
+        occupied = occupancy(arch, threads=128, registers=201, static_smem=0, dynamic_smem=69632, barriers=1)
+        return Usage("nvcc 13.0.88", {variant: Compiled(201, occupied)})
+
+    monkeypatch.setattr(launch_estimate, "read_built_usage", read)
+    code, out, _ = run(capsys, "--estimate", "h200")
+    assert code == 0
+    assert out == ESTIMATE.rpartition("\n")[0] + "\n" + LAUNCHES
+    record = json.loads(run(capsys, "--estimate", "h200", "--json")[1])
+    assert (record["compiler"], record["launch_missing"]) == ("nvcc 13.0.88", None)
+    launch = record["rows"][0]["launch"]
+    assert (launch["registers"], launch["num_splits"], launch["grid"]) == (201, 16, [8, 16, 1])
 
 
 def test_floor_times_over_pages_count_their_tables(narrow: None, capsys: pytest.CaptureFixture[str]) -> None:
