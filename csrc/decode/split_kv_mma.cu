@@ -5,6 +5,7 @@
 #include "attention/decode_launch.cuh"
 #include "common/launch.h"
 #include "common/variant.h"
+#include "ptx/clock.h"
 
 namespace spark {
 
@@ -12,6 +13,7 @@ template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, QFrag Q_FRAG>
 __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
     attn_decode_split_kv_mma_kernel(const __grid_constant__ DecodeParams p) {
   reduce_split_kv_mma<T, HEAD_DIM, STAGES, BLOCK_KV, ContiguousRows, Q_FRAG>(p);
+  if constexpr (SPARK_PLANTED_WORK > 0) ptx::wait_cycles(SPARK_PLANTED_WORK);
 }
 
 namespace {
