@@ -82,7 +82,14 @@ NumSplits = Annotated[
     int | None, typer.Option("--num-splits", metavar="N", min=1, help="Splits along kv; planned if left out.")
 ]
 L2 = Annotated[str, typer.Option("--l2", metavar="LIST", help="K and V from DRAM (cold), L2 (hot), or cold,hot.")]
-PeerNames = Annotated[str, typer.Option("--peers", metavar="LIST", help="Libraries to compare with: sdpa, or none.")]
+PeerNames = Annotated[
+    str,
+    typer.Option(
+        "--peers",
+        metavar="LIST",
+        help="Libraries to compare with: sdpa, sdpa-efficient, fa3, flashinfer, flex; all, or none.",
+    ),
+]
 Budget = Annotated[
     float, typer.Option("--budget", metavar="SECONDS", min=0, help="Sampling time for a row, if it is not precise.")
 ]

@@ -25,12 +25,18 @@ NOTHING = "–"
 
 def print_run(console: Console, run: Run) -> None:
     """A table per variant, what is odd about the rows, then where and how they were measured."""
+    from sparkctl.render.bench_peers import peer_cells, peers_beside
+
     variants = dict.fromkeys(row.variant for row in run.rows)
     for variant in variants:
         rows = [row for row in run.rows if row.variant == variant]
+        beside = peers_beside(line_rows(rows))
         console.print(f"{variant}, {shared_facts(rows)}", style="bold")
-        console.print(aligned_table(run_cells(rows, run, wide=console.width >= WIDE)))
+        console.print(aligned_table(run_cells(rows, run, wide=console.width >= WIDE, peers=beside)))
         console.print()
+        if not beside:
+            console.print(aligned_table(peer_cells(line_rows(rows)), left=("case", "library")))
+            console.print()
     for note in (*row_notes(run.rows), *ending_notes(run)):
         console.print(note)
     print_facts(console, run)
@@ -80,9 +86,10 @@ def line_rows(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.case.l2 == "cold" or (row.variant, replace(row.case, l2="cold")) not in cold]
 
 
-def run_cells(rows: Sequence[Row], run: Run, *, wide: bool) -> list[list[str]]:
-    """The header, its words on lines of their own, and a line of text per row of `line_rows`."""
-    columns = _run_columns(line_rows(rows), run, wide=wide)
+def run_cells(rows: Sequence[Row], run: Run, *, wide: bool, peers: bool = True) -> list[list[str]]:
+    """The header, its words on lines of their own, and a line of text per row of `line_rows`; peers that ran."""
+    lines = line_rows(rows)
+    columns = [*_run_columns(lines, run, wide=wide), *(_peer_columns(lines, wide=wide) if peers else ())]
     return [[title for title, _ in columns], *(list(line) for line in zip(*(c for _, c in columns), strict=True))]
 
 
@@ -105,8 +112,15 @@ def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str
     if wide:
         columns.insert(6, ("ceiling\nTB/s", [f"{row.ceiling.tbps:.2f}" for row in rows]))
         columns.insert(3, ("samples", [str(len(row.series.samples)) for row in rows]))
+    return columns
+
+
+def _peer_columns(rows: Sequence[Row], *, wide: bool) -> list[tuple[str, list[str]]]:
+    columns: list[tuple[str, list[str]]] = []
     for index, peer in enumerate(rows[0].peers):
         peers = [row.peers[index] for row in rows]
+        if all(one.series is None for one in peers):
+            continue  # a note says why
         times = [NOTHING if p.series is None else format_us(p.series.median_us) for p in peers]
         ratios = [_ratio(row.speedup(p)) for row, p in zip(rows, peers, strict=True)]
         title = peer.name.replace(" ", "\n")

@@ -90,6 +90,8 @@ def _columns(group: Sequence[Comparison], *, wide: bool) -> list[tuple[str, list
         columns[3:3] = [("noise\n%", noises)]
     for index, peer in enumerate(group[0].other.peers):
         speedups = [one.other.speedup(one.other.peers[index]) for one in group]
+        if all(ratio is None for ratio in speedups):
+            continue  # a note says why
         title = peer.name.replace(" ", "\n")
         columns[-1:-1] = [(title, ["–" if ratio is None else f"{ratio:.2f}×" for ratio in speedups])]
     return columns

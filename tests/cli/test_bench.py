@@ -530,17 +530,61 @@ def test_arms_have_no_peers_unless_they_are_asked_for(session: FakeSession, caps
 PAGED = """\
 attn_paged_decode_split_kv_mma.bf16.d128, 32/8 heads, cold L2; case: batch ×
 kv_len
-                   time  noise           % of  % of          eager   SDPA   SDPA
-case                 µs      %  TB/s  ceiling  peak  splits     µs  cuDNN  flash
-1 × 16k, page 1   15.27    0.2  4.40       96    92      16  20.27      –      –
-1 × 16k, page 16  15.26    0.2  4.40       96    92      16  20.26      –      –
+                   time  noise           % of  % of          eager
+case                 µs      %  TB/s  ceiling  peak  splits     µs
+1 × 16k, page 1   15.27    0.2  4.40       96    92      16  20.27
+1 × 16k, page 16  15.26    0.2  4.40       96    92      16  20.26
 
 SDPA cuDNN did not run: not applicable, it takes no page table
 SDPA flash did not run: not applicable, it takes no page table
 """
 
 
-def test_pages_of_several_sizes_are_rows_and_sdpa_is_not_applicable(
+MANY_PEERS = """\
+attn_decode_split_kv_mma.bf16.d128, 32/8 heads, cold L2; case: batch × kv_len
+          time  noise           % of  % of          eager
+case        µs      %  TB/s  ceiling  peak  splits     µs
+1 × 16k  15.26    0.2  4.40       96    92      16  20.26
+8 × 16k  122.0    0.2  4.40       96    92       2  127.0
+
+                          time  noise
+case     library            µs      %       ×
+1 × 16k  ours            15.26    0.2       –
+         SDPA cuDNN      19.07    0.2   1.25×
+         FA3             16.78    0.2   1.10×
+         FlashInfer fa2  13.73    0.2   0.90×
+         flex            183.1    0.2  12.00×
+8 × 16k  ours            122.0    0.2       –
+         SDPA cuDNN      152.6    0.2   1.25×
+         FA3             134.3    0.2   1.10×
+         FlashInfer fa2  109.8    0.2   0.90×
+         flex             1465    0.2  12.00×
+
+× is the peer's time over ours: above 1 ours is faster.
+FlashInfer XQA did not run: no pages
+"""
+
+
+def test_more_than_two_peers_are_a_table_of_their_own(
+    session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    factors = {"SDPA cuDNN": 1.25, "FA3": 1.1, "FlashInfer fa2": 0.9, "FlashInfer XQA": None, "flex": 12.0}
+
+    def tweak(row: Row) -> Row:
+        ours = row.series.median_us
+        peers = [
+            PeerResult(name, None, "no pages") if factor is None else PeerResult(name, series(ours * factor))
+            for name, factor in factors.items()
+        ]
+        return replace(row, peers=tuple(peers))
+
+    session.tweak = tweak
+    code, out, _ = run(capsys, "--seq", "16k", "--peers", "all")
+    assert code == 0
+    assert out.startswith(MANY_PEERS + "device")
+
+
+def test_pages_of_several_sizes_are_rows_and_a_peer_that_ran_nowhere_has_no_column(
     session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reason = "not applicable, it takes no page table"

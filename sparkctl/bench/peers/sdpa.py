@@ -1,14 +1,16 @@
-"""torch.nn.functional.scaled_dot_product_attention, with its cuDNN and its flash backend, each on its own."""
+"""torch.nn.functional.scaled_dot_product_attention, each of its backends on its own."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots
+from sparkctl.bench.peers.attempt import Call, NotApplicableError, one_line, reason_of, try_arm
 from sparkctl.bench.peers.base import PeerArm
 
 if TYPE_CHECKING:
@@ -16,45 +18,92 @@ if TYPE_CHECKING:
 
 # name -> member of torch.nn.attention.SDPBackend
 BACKENDS = {"SDPA cuDNN": "CUDNN_ATTENTION", "SDPA flash": "FLASH_ATTENTION"}
+EFFICIENT = "SDPA efficient"
 
 
 def sdpa_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
-    """One arm per backend; each is tried once here, so that what torch says against it is the reason."""
-    if case.page_size is not None:
-        return tuple(PeerArm(name, None, "not applicable, it takes no page table") for name in BACKENDS)
-    if case.causal and case.qo_len > 1:
-        reason = "its causal mask is aligned to the top left, not the bottom right"
-        return tuple(PeerArm(name, None, reason) for name in BACKENDS)
-    return tuple(_try_arm(name, _backend_call(slots, backend)) for name, backend in BACKENDS.items())
+    """One arm per backend that divides the keys among blocks."""
+    return tuple(
+        _backend_arm(name, case, slots, partial(_grouped_call, slots, backend)) for name, backend in BACKENDS.items()
+    )
 
 
-def _backend_call(slots: Slots, backend: str) -> Callable[[int], torch.Tensor]:
+def efficient_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
+    """The memory-efficient backend. It has no groups and does not divide the keys."""
+    return (_backend_arm(EFFICIENT, case, slots, partial(_folded_call, case, slots)),)
+
+
+def _backend_arm(name: str, case: DecodeCase, slots: Slots, prepare: Callable[[], Call]) -> PeerArm:
+    """What torch says against a backend is the reason; it says that in warnings."""
+
+    def checked() -> Call:
+        if case.page_size is not None:
+            raise NotApplicableError("not applicable, it takes no page table")
+        if case.causal and case.qo_len > 1:
+            raise NotApplicableError("its causal mask is aligned to the top left, not the bottom right")
+        call = prepare()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                call(0)
+            except RuntimeError as error:
+                warned = [str(warning.message) for warning in said]
+                raise NotApplicableError(refusal(name, reason_of(error), warned)) from error
+        return call
+
+    return try_arm(name, checked, slots)
+
+
+def _grouped_call(slots: Slots, backend: str) -> Call:
     """SDPA takes [batch, heads, len, head_dim]: views of the very same memory, no copies."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention
-
-    chosen = getattr(SDPBackend, backend)
+    attend = _attention_with(backend)
     views = [
         (q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         for q, k, v in zip(slots.q, slots.k, slots.v, strict=True)
     ]
 
-    def call(slot: int) -> Any:
+    def call(slot: int) -> torch.Tensor:
         q, k, v = views[slot]
-        with sdpa_kernel(chosen):
-            return scaled_dot_product_attention(q, k, v, enable_gqa=q.shape[1] != k.shape[1]).transpose(1, 2)
+        out: torch.Tensor = attend(q, k, v, enable_gqa=q.shape[1] != k.shape[1]).transpose(1, 2)
+        return out
 
     return call
 
 
-def _try_arm(name: str, call: Callable[[int], torch.Tensor]) -> PeerArm:
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
-            call(0)
-        except RuntimeError as error:
-            return PeerArm(name, None, refusal(name, str(error), [str(warning.message) for warning in said]))
-    return PeerArm(name, call)
+def _folded_call(case: DecodeCase, slots: Slots) -> Call:
+    """The query heads of a group as query positions of their kv head: a view, and K and V are read once a group."""
+    if case.group > 1 and case.qo_len > 1:
+        raise NotApplicableError("it has no groups of query heads, and those of several positions would be copied")
+    attend = _attention_with("EFFICIENT_ATTENTION")
+    heads, dim = case.heads.num_kv_heads, case.head_dim
+    views = [
+        (
+            q.view(case.batch, heads, case.group, dim) if case.group > 1 else q.transpose(1, 2),
+            k.transpose(1, 2),
+            v.transpose(1, 2),
+        )
+        for q, k, v in zip(slots.q, slots.k, slots.v, strict=True)
+    ]
+    shape = slots.q[0].shape
+
+    def call(slot: int) -> torch.Tensor:
+        out: torch.Tensor = attend(*views[slot])
+        return out.reshape(shape) if case.group > 1 else out.transpose(1, 2)
+
+    return call
+
+
+def _attention_with(backend: str) -> Callable[..., Any]:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    chosen = getattr(SDPBackend, backend)
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> Any:
+        with sdpa_kernel(chosen):
+            return scaled_dot_product_attention(q, k, v, **options)
+
+    return attend
 
 
 def refusal(name: str, error: str, warned: list[str]) -> str:
@@ -65,9 +114,5 @@ def refusal(name: str, error: str, warned: list[str]) -> str:
     keyword = name.split()[-1].lower()
     for header, reason in pairwise(warned):
         if keyword in header.lower() and "not used because" in header:
-            return _first_line(reason)
-    return _first_line(error) or "it failed without a message"
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0].partition(" (Triggered internally")[0].strip()
+            return one_line(reason)
+    return one_line(error) or "it failed without a message"

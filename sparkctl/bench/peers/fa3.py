@@ -1,0 +1,34 @@
+"""FlashAttention-3, forward only, as the package fa3_fwd carries it (Hopper)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.buffers import Slots
+from sparkctl.bench.peers.attempt import Call, load_module, try_arm
+from sparkctl.bench.peers.base import PeerArm
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "FA3"
+
+
+def fa3_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
+    """Its entry for decoding, with as many splits as its own heuristic wants; over pages where the case has them."""
+    return (try_arm(NAME, lambda: _prepare(case, slots), slots),)
+
+
+def _prepare(case: DecodeCase, slots: Slots) -> Call:
+    attend = load_module("fa3_fwd_interface", "fa3_fwd").flash_attn_with_kvcache
+    options: dict[str, Any] = {"softmax_scale": case.head_dim**-0.5, "causal": case.causal, "num_splits": 0}
+
+    def call(slot: int) -> torch.Tensor:
+        q, k, v = slots.q[slot], slots.k[slot], slots.v[slot]
+        # lengths cost it a launch of its own, and contiguous keys need none
+        pages = {"cache_seqlens": slots.kv_lens[slot], "page_table": slots.table[slot]} if slots.table else {}
+        out: torch.Tensor = attend(q, k, v, **pages, **options)
+        return out
+
+    return call
