@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkctl.cli.bench_output import Output, show_run, show_saved
+from sparkctl.cli.bench_output import Output, prepare, remember, show_history, show_run, show_saved
 from sparkctl.cli.options import (
     Json,
     Kernels,
@@ -40,6 +40,9 @@ Examples:
   sparkctl bench --seq 1k --ab num_splits=auto,4,8
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
   sparkctl bench --from decode --csv            a saved run once more, no device needed
+  sparkctl bench --from decode --plot decode.png   its roofline and scaling
+  sparkctl bench --seq 16k --baseline decode    held against a saved run
+  sparkctl bench --history attn_decode_split_kv_mma   every run so far, no device needed
   sparkctl bench --seq 16k --estimate H200      floor times, no device needed
 """
 
@@ -57,6 +60,9 @@ MEASURED_ONLY = {
     "set_": "--set",
     "save": "--save",
     "from_": "--from",
+    "history": "--history",
+    "baseline": "--baseline",
+    "plot": "--plot",
     "no_plot": "--no-plot",
 }
 
@@ -105,6 +111,15 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="A table for a pull r
 From = Annotated[
     str | None, typer.Option("--from", metavar="FILE", help="Show a saved run: a file, or the NAME it was saved under.")
 ]
+History = Annotated[
+    str | None, typer.Option("--history", metavar="KERNEL", help="Show what was recorded of a kernel, run by run.")
+]
+BaselineOption = Annotated[
+    str | None, typer.Option("--baseline", metavar="NAME", help="Hold the rows against a saved run.")
+]
+Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="OUT", help="Draw a roofline and scaling: a .png or .svg file.")
+]
 NoPlot = Annotated[bool, typer.Option("--no-plot", help="No bars beneath the table.")]
 
 
@@ -135,6 +150,9 @@ def bench(
     estimate: EstimateOption = None,
     save: Save = None,
     from_: From = None,
+    history: History = None,
+    baseline: BaselineOption = None,
+    plot: Plot = None,
     no_plot: NoPlot = False,
     json: Json = False,
     csv: Csv = False,
@@ -144,7 +162,10 @@ def bench(
         raise UsageError("--json, --csv and --markdown exclude each other", hint="choose one")
     output = Output(json=json, csv=csv, markdown=markdown, bars=not no_plot)
     if from_ is not None:
-        show_saved(ctx, from_, output)
+        show_saved(ctx, from_, output, plot, baseline)
+        return
+    if history is not None:
+        show_history(ctx, history, output, plot)
         return
     cases = _cases(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2)
     if estimate is not None:
@@ -188,6 +209,7 @@ def bench(
         ab=parsed,
         command=shlex.join(["sparkctl", "bench", *words]),
     )
+    output = prepare(ctx, output, plot, baseline, ab=ab is not None)
     _measure_and_show(ctx, request, output, save=save)
 
 
@@ -307,8 +329,11 @@ def _measure_and_show(ctx: typer.Context, request: BenchRequest, output: Output,
         run = run_bench(registry, request, at_case=cases.at, build_progress=ConsoleProgress(stderr, quiet=quiet))
     finally:
         cases.stop()
+    faults = find_faults(run)
+    if not faults:
+        remember(ctx, run)
     show_run(ctx, run, output)
-    if save is not None and run.rows and not find_faults(run):
+    if save is not None and run.rows and not faults:
         path = keep_run(run, save, registry.root)
         stderr.print(f"saved to {path}", soft_wrap=True)
     if run.interrupted:

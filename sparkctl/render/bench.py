@@ -305,15 +305,19 @@ CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share", "tflops", "g
 CSV_FIELDS = ("variant", *CSV_CASE, "num_splits", *CSV_TIME, *CSV_RATES, *CSV_RUN)
 
 
-def run_csv(run: Run) -> str:
-    """One line per row; shares are fractions of 1, an empty field is a number that does not exist."""
+def run_csv(run: Run, more: Sequence[Sequence[Any]] = ()) -> str:
+    """One line per row; shares are fractions of 1, an empty field is a number that does not exist.
+
+    `more`: a header, then as many further values for each row.
+    """
     peers = list(dict.fromkeys(peer.name for row in run.rows for peer in row.peers))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*CSV_FIELDS, *(f"{name} us" for name in peers)])
-    for row in run.rows:
+    writer.writerow([*CSV_FIELDS, *(f"{name} us" for name in peers), *(more[0] if more else ())])
+    for index, row in enumerate(run.rows, 1):
         times = {peer.name: peer.series.median_us for peer in row.peers if peer.series is not None}
-        writer.writerow([*_csv_values(row, run), *(times.get(name, "") for name in peers)])
+        values = [*_csv_values(row, run), *(times.get(name, "") for name in peers)]
+        writer.writerow([*values, *(more[index] if more else ())])
     return text.getvalue().rstrip("\n")
 
 

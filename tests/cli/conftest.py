@@ -3,4 +3,12 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+@pytest.fixture(autouse=True)
+def own_history(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test writes to the history of whoever runs it."""
+    monkeypatch.setenv("SPARKCTL_DATA_DIR", str(tmp_path / "data"))

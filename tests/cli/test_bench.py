@@ -909,3 +909,49 @@ def test_the_command_of_a_row_measures_that_row_and_no_other(
         _, again, _ = run(capsys, *shlex.split(row["repeat"])[2:], "--json")
         found = json.loads(again)["rows"]
         assert [one for one in rows if one["repeat"] == row["repeat"]] == found
+
+
+def test_every_run_is_recorded_but_one_with_faults(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "--seq", "16k", "--batch", "1")
+    run(capsys, "--seq", "16k", "--batch", "1", "--json")
+    session.tweak = lambda row: replace(row, series=series(row.series.median_us * 0.9))
+    assert run(capsys, "--seq", "16k", "--batch", "1")[0] == 1
+    code, out, _ = run(capsys, "--history", "attn_decode_split_kv_mma", "--json")
+    rows = json.loads(out)["rows"]
+    assert (code, len(rows)) == (0, 2)
+    assert {(row["commit"], row["dirty"], row["num_splits"]) for row in rows} == {("0123456789ab", True, 16)}
+
+
+def test_a_broken_history_is_a_warning_and_the_run_is_shown_and_saved(
+    session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    database = tmp_path / "data" / "bench.sqlite3"
+    database.write_bytes(b"broken" * 1000)
+    code, out, err = run(capsys, "--seq", "16k", "--save", str(tmp_path / "run.json"))
+    assert code == 0
+    assert out == NARROW + FACT_LINES + NARROW_REPEAT
+    assert err.count("warning: not recorded in the history: ") == 1
+    assert f"{database}: file is not a database" in err
+    assert (tmp_path / "run.json").is_file()
+
+
+def test_a_run_is_held_against_a_baseline_that_is_looked_for_first(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "before.json"
+    run(capsys, "--seq", "16k", "--save", str(target))
+    session.tweak = lambda row: replace(row, series=series(row.series.median_us * 1.1))
+    code, out, _ = run(capsys, "--seq", "16k", "--baseline", str(target))
+    assert code == 0
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith(("1 × 16k", "8 × 16k"))][2:] == [
+        "slower"
+    ] * 2
+    measured = len(session.asked)
+    code, _, err = run(capsys, "--seq", "16k", "--baseline", "yesterday")
+    assert (code, len(session.asked)) == (2, measured)
+    assert "no saved result 'yesterday'" in err
+    code, _, err = run(capsys, "--seq", "16k", "--plot", str(tmp_path / "run.gif"))
+    assert (code, len(session.asked)) == (2, measured)
+    assert run(capsys, "--seq", "16k", "--plot", str(tmp_path / "run.svg"))[0] == 0
+    assert (tmp_path / "run.svg").is_file()

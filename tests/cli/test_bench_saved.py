@@ -1,4 +1,4 @@
-"""`sparkctl bench --from`: saved runs shown and drawn, with no device."""
+"""`sparkctl bench --from`, `--history`, `--baseline`, `--plot`: results shown and drawn, with no device."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from sparkctl.bench import plots
+from sparkctl.bench.history import history_path, record_run
 from sparkctl.bench.saved import load_run
 from sparkctl.cli.app import main
 from sparkctl.render.bench_plot import plot_lines
@@ -186,3 +189,173 @@ def test_what_cannot_be_read_is_one_error(capsys: pytest.CaptureFixture[str], tm
     assert "a result of kind decode_sweep" in err
     code, _, err = run(capsys, "--from", str(tmp_path))
     assert code == 2
+
+
+AGAINST = """\
+
+against benchmarks/results/h200/paged.json: commit 1aff6ebc10e2, measured
+2026-12-01T01:47:24+00:00
+         baseline    now
+case           µs     µs  ratio     interval  verdict
+1 × 4k       8.67   8.67  1.001  0.998–1.003     same
+8 × 4k      34.87  34.71  1.005  1.003–1.006     same
+1 × 16k     20.12  20.12  1.000  0.996–1.007     same
+8 × 16k     123.8  123.3  1.004  1.002–1.007     same
+4 same
+ratio: the baseline's time over this run's: above 1 this run is faster. Not
+interleaved: the two were measured at different times, so clocks and temperature
+are in the ratio; --ab decides small differences. interval: from both medians'
+intervals at 99.5%; faster, slower: all of it is more than 1% from 1; same:
+within 2%.
+12 rows of the baseline were not measured now"""
+
+
+def test_a_baseline_is_held_against_the_run_in_every_form(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, "--from", "decode", "--baseline", "paged", "-q")
+    assert (code, out) == (0, f"{SCREEN}\n{AGAINST}")
+    _, out, _ = run(capsys, "--from", "decode", "--baseline", "paged", "--csv")
+    rows = list(csv.DictReader(out.splitlines()))
+    assert {row["baseline_verdict"] for row in rows} == {"same"}
+    assert float(rows[0]["baseline_ratio"]) == pytest.approx(1.0006, abs=1e-3)
+    _, out, _ = run(capsys, "--from", "decode", "--baseline", "paged", "--json")
+    record = json.loads(out)
+    schema = json.loads((ROOT / "docs/bench.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(record)
+    assert (record["baseline"]["interleaved"], record["baseline"]["rows"][0]["verdict"]) == (False, "same")
+    _, out, _ = run(capsys, "--from", "decode", "--baseline", "paged", "--markdown")
+    assert "| 1 × 4k | 8.67 | 8.67 | 1.001 | 0.998–1.003 | same |" in out
+    assert "- 12 rows of the baseline were not measured now" in out
+
+
+def test_a_missing_baseline_lists_those_there_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capsys, "--from", "decode", "--baseline", "yesterday")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no saved result 'yesterday'\nhint: saved: ab_fapipe, ")
+    code, _, err = run(capsys, "--from", "ab_stages", "--baseline", "decode", "--csv")
+    assert code == 2
+    assert "--csv with --ab has no place for --baseline" in err
+    broken = tmp_path / "broken.json"
+    broken.write_text("[")
+    assert run(capsys, "--from", "decode", "--baseline", str(broken))[0] == 2
+
+
+def picture(path: Path) -> bytes:
+    assert [file.name for file in path.parent.glob(".*tmp")] == []
+    return path.read_bytes()
+
+
+def test_a_run_is_drawn_as_png_and_as_svg_that_says_what_it_shows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, err = run(capsys, "--from", "decode", "--plot", str(tmp_path / "run.png"))
+    assert code == 0
+    assert "1 × 16k" in out
+    assert f"drawn in {tmp_path / 'run.png'}" in err
+    assert picture(tmp_path / "run.png").startswith(b"\x89PNG")
+    svg = tmp_path / "run.svg"
+    assert run(capsys, "--from", "paged", "--markdown", "--plot", str(svg))[0] == 0
+    text = picture(svg).decode()
+    for word in ("NVIDIA H200", "roofline", "scaling", "FLOP/byte", "TB/s", "4k", "16k", "SDPA cuDNN", "pages of 64"):
+        assert word in text, word
+    assert run(capsys, "--from", "paged", "--csv", "--plot", str(svg))[0] == 0
+    assert picture(svg).decode() == text
+
+
+@pytest.mark.parametrize("name", ["decode_dims", "ab_fapipe", "splits_rule"])
+def test_every_kind_of_run_can_be_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    assert run(capsys, "--from", name, "--plot", str(tmp_path / "run.svg"))[0] == 0
+    assert "32/" in (text := picture(tmp_path / "run.svg").decode()) or "FAPIPE=1, batch 8" in text
+
+
+def test_a_picture_that_cannot_be_is_refused_before_anything_else(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, words in (
+        ("run.jpeg", "unknown extension '.jpeg'"),
+        ("run", "no extension"),
+        ("none/run.png", f"no folder {tmp_path / 'none'}"),
+    ):
+        code, out, err = run(capsys, "--from", "decode", "--plot", str(tmp_path / name))
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: --plot {tmp_path / name}: {words}\nhint: ")
+    (tmp_path / "folder.svg").mkdir()
+    code, _, err = run(capsys, "--from", "decode", "--plot", str(tmp_path / "folder.svg"))
+    assert (code, "a folder" in err) == (2, True)
+    code, _, err = run(capsys, "--from", "decode", "--plot", "/proc/run.png")
+    assert (code, err.count("error: --plot /proc/run.png: ")) == (2, 1)
+    monkeypatch.setattr(plots, "find_spec", lambda name: None)
+    code, out, err = run(capsys, "--from", "decode", "--plot", str(tmp_path / "run.png"))
+    assert (code, out) == (3, "")
+    assert err.startswith("error: --plot needs matplotlib, which is not installed\nhint: pip install 'sparkctl[plot]'")
+
+
+HISTORY = """\
+attn_decode_split_kv_mma.bf16.d128 on NVIDIA H200
+1 × 4k, 32/8, d128, bf16  ▁▁  2 runs, 8.67 µs
+                                time  noise           % of           against
+date, UTC         commit          µs      %  TB/s  ceiling  splits    before
+2026-12-01 04:39  bf1aef08b3d2  8.67    0.2  1.94       63      16         –
+2026-12-01 04:39  bf1aef08b3d2  8.67    0.2  1.94       63      16  (+0.0 %)
+
+"""
+
+
+@pytest.fixture
+def recorded() -> Path:
+    """Two equal runs in this test's own history."""
+    path = history_path(os.environ)
+    for _ in range(2):
+        assert record_run(path, load_run(RESULTS / "decode.json")) is None
+    return path
+
+
+def test_the_history_of_a_kernel_on_a_screen_of_80_columns(
+    recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = run(capsys, "--history", "attn_decode_split_kv_mma", "--plot", str(tmp_path / "history.svg"))
+    assert code == 0
+    assert out.startswith(HISTORY)
+    assert max(map(len, out.splitlines())) <= 80
+    assert err == f"drawn in {tmp_path / 'history.svg'}\n"
+    assert "1 × 4k, 32/8, d128, bf16: 8.668 µs" in picture(tmp_path / "history.svg").decode()
+
+
+def test_the_history_as_json_and_csv(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--history", "attn_*", "--json")
+    record = json.loads(out)
+    assert (record["schema_version"], record["kind"], len(record["rows"])) == (1, "bench_history", 8)
+    _, out, _ = run(capsys, "--history", "attn_*", "--csv")
+    rows = list(csv.DictReader(out.splitlines()))
+    assert [float(row["time_us"]) for row in rows] == [row["time_us"] for row in record["rows"]]
+    assert rows[0]["repeat"].startswith("sparkctl bench --seq 4k")
+
+
+def test_only_the_latest_ten_runs_are_listed_without_v(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(10):
+        record_run(recorded, load_run(RESULTS / "decode.json"))
+    _, out, _ = run(capsys, "--history", "attn_*")
+    assert out.count("2026-12-01") == 40
+    assert out.count("2 older: -v lists them") == 4
+    _, out, _ = run(capsys, "--history", "attn_*", "-v")
+    assert out.count("2026-12-01") == 48
+
+
+def test_a_history_that_says_nothing_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "--history", "attn_x")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no run was recorded yet: ")
+    path = history_path(os.environ)
+    record_run(path, load_run(RESULTS / "decode.json"))
+    code, _, err = run(capsys, "--history", "attn_x")
+    assert code == 2
+    assert err.startswith("error: no run of 'attn_x' in the history\nhint: ")
+    assert "recorded: attn_decode_split_kv_mma" in err
+    code, _, err = run(capsys, "--history", "attn_x", "--seq", "4k", "--markdown")
+    assert (code, "--history takes no --seq, no --markdown: it shows what was recorded" in err) == (2, True)
+    path.write_bytes(b"broken" * 1000)
+    code, _, err = run(capsys, "--history", "attn_x")
+    assert (code, err.count("error: "), "move the file away" in err) == (1, 1, True)
