@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.axes import DecodeCase, format_size
-from sparkctl.bench.gpus import GpuSpec, match_gpu
+from sparkctl.bench.gpus import match_gpu
 from sparkctl.bench.results import Row, Run
 from sparkctl.errors import MissingTool, UsageError
 
@@ -102,7 +102,10 @@ def _draw_roofline(axes: Axes, run: Run) -> None:
     if gpu is not None:
         high = max(high, 2.5 * gpu.bf16_tflops / gpu.bandwidth_tbps)
         _roof(axes, low, high, gpu.bandwidth_tbps, gpu.bf16_tflops, "data sheet", "#888888", "--")
-    _roof(axes, low, high, ceiling, _flat(gpu), f"measured read ceiling, {ceiling:.2f} TB/s", "#000000", "-")
+    gemm = run.environment.gemm
+    flat = gemm.tflops if gemm is not None else math.inf if gpu is None else gpu.bf16_tflops
+    product = "" if gemm is None else f", GEMM {gemm.tflops:.0f} TFLOP/s"
+    _roof(axes, low, high, ceiling, flat, f"measured read ceiling, {ceiling:.2f} TB/s{product}", "#000000", "-")
     for index, (name, rows) in enumerate(_named_groups(run)):
         points = [
             (row.traffic.flops / row.traffic.bytes, row.traffic.flops / row.series.median_us * 1e-6) for row in rows
@@ -119,10 +122,6 @@ def _draw_roofline(axes: Axes, run: Run) -> None:
     _plain_ticks(axes.xaxis, "{:g}".format)
     _plain_ticks(axes.yaxis, "{:g}".format)
     _finish(axes, "roofline", location="lower right")
-
-
-def _flat(gpu: GpuSpec | None) -> float:
-    return math.inf if gpu is None else gpu.bf16_tflops
 
 
 def _roof(
@@ -189,9 +188,10 @@ def _line_name(row: Row, run: Run, *, over_batch: bool) -> str:
         "head_dim": f"d{case.head_dim}",
         "dtype": case.dtype,
         "page_size": "contiguous" if case.page_size is None else f"pages of {case.page_size}",
+        "l2": f"{case.l2} L2",
     }
     several = {"size"} | {
-        axis for axis in ("heads", "page_size") if len({getattr(one.case, axis) for one in run.rows}) > 1
+        axis for axis in ("heads", "page_size", "l2") if len({getattr(one.case, axis) for one in run.rows}) > 1
     }
     if len({one.kernel if one.arm else one.variant for one in run.rows}) > 1:
         several.add("name")
