@@ -15,7 +15,7 @@ from sparkctl.registry import Registry, find_project, load_registry, select_vari
 from sparkctl.resources import occupancy
 from sparkctl.workflows.bench_plan import plan_bench
 from sparkctl.workflows.bench_request import BenchRequest
-from sparkctl.workflows.launch_estimate import Compiled, LaunchEstimates, Usage, estimate_launches
+from sparkctl.workflows.launch_estimate import Compiled, Launch, LaunchEstimates, Usage, estimate_launches
 
 CASES = (DecodeCase(1, 16384, Heads(32, 8), 128), DecodeCase(8, 16384, Heads(32, 8), 128))
 MMA = "attn_decode_split_kv_mma.bf16.d128"
@@ -69,6 +69,23 @@ def test_another_gpu_has_other_splits(registry: Registry) -> None:
         gpu: [launch.num_splits for launch in estimate(registry, gpu).launches] for gpu in ("H200", "L20", "B200")
     }
     assert len({tuple(one) for one in splits.values()}) == 3
+
+
+def test_splits_are_planned_for_the_blocks_that_fit(registry: Registry) -> None:
+    spec, case = find_gpu("H200"), DecodeCase(1, 65536, Heads(32, 8), 32)
+    plan = plan_bench(registry, BenchRequest((case,), pages_given=True), spec.arch)
+
+    def launch(smem: int) -> Launch:
+        fits = occupancy(spec.arch, threads=128, registers=64, static_smem=0, dynamic_smem=smem, barriers=1)
+
+        def read(registry: Registry, names: Sequence[str], arch: Arch, progress: object) -> Usage:
+            return Usage("nvcc", dict.fromkeys(names, Compiled(64, fits)))
+
+        return estimate_launches(registry, plan, spec, read_usage=read).launches[0]
+
+    few, many = launch(200_000), launch(36_000)
+    assert (few.blocks_per_sm, many.blocks_per_sm) == (1, 6)
+    assert few.num_splits < many.num_splits
 
 
 @pytest.mark.parametrize(
