@@ -88,8 +88,10 @@ def line_rows(rows: Sequence[Row]) -> list[Row]:
 
 def run_cells(rows: Sequence[Row], run: Run, *, wide: bool, peers: bool = True) -> list[list[str]]:
     """The header, its words on lines of their own, and a line of text per row of `line_rows`; peers that ran."""
+    from sparkctl.render.bench_peers import peer_columns
+
     lines = line_rows(rows)
-    columns = [*_run_columns(lines, run, wide=wide), *(_peer_columns(lines, wide=wide) if peers else ())]
+    columns = [*_run_columns(lines, run, wide=wide), *(peer_columns(lines, wide=wide) if peers else ())]
     return [[title for title, _ in columns], *(list(line) for line in zip(*(c for _, c in columns), strict=True))]
 
 
@@ -115,19 +117,6 @@ def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str
     return columns
 
 
-def _peer_columns(rows: Sequence[Row], *, wide: bool) -> list[tuple[str, list[str]]]:
-    columns: list[tuple[str, list[str]]] = []
-    for index, peer in enumerate(rows[0].peers):
-        peers = [row.peers[index] for row in rows]
-        if all(one.series is None for one in peers):
-            continue  # a note says why
-        times = [NOTHING if p.series is None else format_us(p.series.median_us) for p in peers]
-        ratios = [_ratio(row.speedup(p)) for row, p in zip(rows, peers, strict=True)]
-        title = peer.name.replace(" ", "\n")
-        columns += [(f"{title} µs", times), (f"{title} ×", ratios)] if wide else [(title, ratios)]
-    return columns
-
-
 def _hot_column(rows: Sequence[Row], run: Run) -> list[tuple[str, list[str]]]:
     """Times over data that lie in L2, where they were measured beside those of the rows."""
     hot = {(row.variant, row.case): row.series.median_us for row in run.rows if row.case.l2 == "hot"}
@@ -140,10 +129,6 @@ def _hot_column(rows: Sequence[Row], run: Run) -> list[tuple[str, list[str]]]:
 
 def _percent(share: float | None) -> str:
     return NOTHING if share is None else f"{share * 100:.0f}"
-
-
-def _ratio(speedup: float | None) -> str:
-    return NOTHING if speedup is None else f"{speedup:.2f}×"
 
 
 def varying_axes(cases: Sequence[DecodeCase]) -> tuple[str, ...]:

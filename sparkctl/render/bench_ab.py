@@ -34,6 +34,7 @@ from sparkctl.render.bench import (
     varying_axes,
 )
 from sparkctl.render.bench_ending import ending_notes
+from sparkctl.render.bench_peers import peer_columns
 from sparkctl.render.bench_rows import CSV_RUN, csv_run_values, repeat_lines
 
 if TYPE_CHECKING:
@@ -88,12 +89,7 @@ def _columns(group: Sequence[Comparison], *, wide: bool) -> list[tuple[str, list
         columns[3:3] = [(_head(other, "% of ceiling"), [f"{one.other.ceiling_share * 100:.0f}" for one in group])]
         noises = [f"{one.base.series.noise * 100:.1f} {one.other.series.noise * 100:.1f}" for one in group]
         columns[3:3] = [("noise\n%", noises)]
-    for index, peer in enumerate(group[0].other.peers):
-        speedups = [one.other.speedup(one.other.peers[index]) for one in group]
-        if all(ratio is None for ratio in speedups):
-            continue  # a note says why
-        title = peer.name.replace(" ", "\n")
-        columns[-1:-1] = [(title, ["–" if ratio is None else f"{ratio:.2f}×" for ratio in speedups])]
+    columns[-1:-1] = peer_columns([one.other for one in group], wide=False)
     return columns
 
 

@@ -540,6 +540,20 @@ SDPA flash did not run: not applicable, it takes no page table
 """
 
 
+def test_a_peer_that_some_rows_do_not_have_keeps_its_column(
+    session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def tweak(row: Row) -> Row:
+        absent = PeerResult("other", None, "it broke")
+        flex = PeerResult("flex", series(row.series.median_us * row.case.batch))
+        return replace(row, peers=(flex,) if row.case.batch == 1 else (absent, flex))
+
+    session.tweak = tweak
+    _, out, _ = run(capsys, "--seq", "16k", "--peers", "flex")
+    assert [line.split()[-1] for line in out.splitlines()[2:5]] == ["flex", "1.00×", "8.00×"]
+    assert "other did not run on 8 × 16k, 32/8, d128, bf16: it broke" in out
+
+
 MANY_PEERS = """\
 attn_decode_split_kv_mma.bf16.d128, 32/8 heads, cold L2; case: batch × kv_len
           time  noise           % of  % of          eager

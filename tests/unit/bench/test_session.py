@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -194,6 +196,21 @@ def test_a_wrong_peer_is_a_reason_and_not_a_failure(
     row = only_row(measure(library, device, OURS[:1]))
     assert row.peers[0].series is None
     assert str(row.peers[0].reason).startswith("wrong output: sequence")
+
+
+def test_libraries_that_are_absent_or_wrong_are_reasons_and_the_row_stands(
+    library: Library, device: FakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = types.ModuleType("fa3_fwd_interface")
+    wrong.flash_attn_with_kvcache = lambda q, k, v, **options: torch.zeros_like(q)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fa3_fwd_interface", wrong)
+    monkeypatch.setitem(sys.modules, "flashinfer", None)  # type: ignore[arg-type]
+    call = plan_case(library, CASE, variant=OURS[0], device_sm_count=132)
+    row = only_row(open_fake(library, device, "fa3", "flashinfer").measure(CASE, [call]))
+    assert all(peer.series is None for peer in row.peers)
+    fa3, flashinfer = row.peers
+    assert str(fa3.reason).startswith("wrong output: sequence")
+    assert (flashinfer.name, flashinfer.reason) == ("FlashInfer", "the package flashinfer-python is not installed")
 
 
 @pytest.mark.parametrize("phase", PHASES)
