@@ -1,13 +1,13 @@
 // Split-KV decode on tensor cores, over contiguous or paged K and V.
 //
-// grid: [num_kv_heads * passes, num_splits, batch]; one CTA reduces the keys [begin, end) of its split for 16 packed
-// query rows (the group's heads times qo_len) of one kv head; passes = ceil(group * qo_len / 16).
+// grid: [num_kv_heads * passes, num_splits, batch]; one CTA reduces the keys [begin, end) of its split for ROWS packed
+// query rows (the group's heads times qo_len) of one kv head; passes = ceil(group * qo_len / ROWS).
 // Each warp owns 16 of the BLOCK_KV rows of every tile: it copies them, multiplies them and keeps its own softmax
 // state, so the main loop has no CTA barrier. The warps' states are merged once, in shared memory, at the end.
 #pragma once
 
 #include "attention/kv_rows.cuh"
-#include "attention/mma_tile.cuh"
+#include "attention/decode_tile.cuh"
 #include "common/memory.h"
 #include "ptx/griddepcontrol.h"
 
@@ -27,10 +27,13 @@ template <typename T, int HEAD_DIM>
 struct Query<T, HEAD_DIM, QFrag::resident> {
   uint32_t frag[HEAD_DIM / 16][4];
 
-  SPARK_DEVICE void load(const DecodeParams& p, int batch, const QueryRow (&rows)[2]) {
+  template <int HALVES>
+  SPARK_DEVICE void load(const DecodeParams& p, int batch, const QueryRow (&rows)[HALVES]) {
     const int pair = (lane_id() % 4) * 2;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int k = 0; k < HEAD_DIM / 16; ++k) frag[k][1] = frag[k][3] = 0u;
+#pragma unroll
+    for (int half = 0; half < HALVES; ++half) {
       const T* q_gmem =
           static_cast<const T*>(p.q) + element_offset(p.q_stride, batch, rows[half].position, rows[half].head) + pair;
 #pragma unroll
@@ -73,52 +76,31 @@ struct Query<T, HEAD_DIM, QFrag::reload> {
   }
 };
 
-// Puts this warp's state where all threads can read it: acc_smem [WARPS, 16, HEAD_DIM], max and sum [WARPS, 16].
-template <int HEAD_DIM>
-SPARK_DEVICE void publish_state(const MmaState<HEAD_DIM, 1>& state, float* acc_smem, float* max_smem, float* sum_smem) {
-  const int lane = lane_id();
-  float* warp_acc = acc_smem + warp_id() * MMA_ROWS * HEAD_DIM;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = lane / 4 + 8 * half;
-    const float sum = quad_sum(state.sum[0][half]);
-    if (lane % 4 == 0) {
-      max_smem[warp_id() * MMA_ROWS + row] = state.max[0][half];
-      sum_smem[warp_id() * MMA_ROWS + row] = sum;
-    }
-#pragma unroll
-    for (int n = 0; n < HEAD_DIM / 8; ++n) {
-      *reinterpret_cast<float2*>(warp_acc + swizzled_offset_fp32<HEAD_DIM>(row, n * 8 + (lane % 4) * 2)) =
-          make_float2(state.acc[0][n][2 * half], state.acc[0][n][2 * half + 1]);
-    }
-  }
-}
-
 // shared -> global: the warps' states, merged, into this split's partials.
-template <int HEAD_DIM, int WARPS>
+template <int HEAD_DIM, int WARPS, int ROWS>
 SPARK_DEVICE void store_partials(const DecodeParams& p, int batch, int kv_head, int first_row, int split,
                                  const float* acc_smem, const float* max_smem, const float* sum_smem) {
   constexpr int VECTORS = HEAD_DIM / 4;
-  for (int index = threadIdx.x; index < MMA_ROWS * VECTORS; index += WARPS * 32) {
+  for (int index = threadIdx.x; index < ROWS * VECTORS; index += WARPS * 32) {
     const int r = index / VECTORS;
     const int col = index % VECTORS * 4;
     const QueryRow row = query_row(p, kv_head, first_row + r, 0);
     if (!row.valid) break;  // rows only grow
     float max = kNegInf;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) max = fmaxf(max, max_smem[w * MMA_ROWS + r]);
+    for (int w = 0; w < WARPS; ++w) max = fmaxf(max, max_smem[w * ROWS + r]);
     float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     float sum = 0.0f;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) {
-      const float factor = rescale_factor(max_smem[w * MMA_ROWS + r], max);
+      const float factor = rescale_factor(max_smem[w * ROWS + r], max);
       const float4 part =
-          *reinterpret_cast<const float4*>(acc_smem + w * MMA_ROWS * HEAD_DIM + swizzled_offset_fp32<HEAD_DIM>(r, col));
+          *reinterpret_cast<const float4*>(acc_smem + w * ROWS * HEAD_DIM + state_offset<HEAD_DIM>(r, col));
       acc.x += factor * part.x;
       acc.y += factor * part.y;
       acc.z += factor * part.z;
       acc.w += factor * part.w;
-      sum += factor * sum_smem[w * MMA_ROWS + r];
+      sum += factor * sum_smem[w * ROWS + r];
     }
     const int64_t partial = partial_index(batch, p.qo_len, row.position, p.num_qo_heads, row.head, p.num_splits, split);
     *reinterpret_cast<float4*>(p.partials.acc + partial * HEAD_DIM + col) = acc;
@@ -131,23 +113,23 @@ SPARK_DEVICE void store_partials(const DecodeParams& p, int batch, int kv_head, 
 
 // The whole reduction of one CTA. Shared memory: K tiles, then V tiles, each [STAGES, BLOCK_KV, HEAD_DIM]; a warp
 // touches rows [16 * warp, 16 * warp + 16) alone.
-template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, typename Rows, QFrag Q_FRAG = QFrag::resident>
+template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, typename Rows, QFrag Q_FRAG, int ROWS>
 SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   constexpr int WARPS = BLOCK_KV / MMA_ROWS;
   constexpr int TILE = BLOCK_KV * HEAD_DIM;
   constexpr int PENDING = 2 * STAGES - 1;  // copy groups younger than the one that is waited for
   static_assert(WARPS * 32 == SPARK_BLOCK, "one warp per 16 rows of a tile");
   static_assert(2 * STAGES * TILE * sizeof(T) == SPARK_DYNAMIC_SMEM, "flags.yaml and the kernel disagree on smem");
-  static_assert(WARPS * MMA_ROWS * HEAD_DIM * sizeof(float) <= SPARK_DYNAMIC_SMEM, "the merge reuses the K/V tiles");
+  static_assert(WARPS * ROWS * HEAD_DIM * sizeof(float) <= SPARK_DYNAMIC_SMEM, "the merge reuses the K/V tiles");
 
   DYNAMIC_SHARED(T, kv_smem);
-  SHARED_ARRAY(float, max_smem, BLOCK_KV);  // [WARPS, 16]
-  SHARED_ARRAY(float, sum_smem, BLOCK_KV);
+  SHARED_ARRAY(float, max_smem, WARPS * ROWS);
+  SHARED_ARRAY(float, sum_smem, WARPS * ROWS);
   SHARED_ARRAY(const uint8_t*, mask_smem, MMA_ROWS);
 
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
-  const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, MMA_ROWS), MMA_ROWS);
+  const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, ROWS), ROWS);
   const int kv_head = block.kv_head;
   const int first_row = block.first_row;
   const int split = blockIdx.y;
@@ -184,8 +166,12 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   }
 
   // behind the copies: whose rows these are takes divisions where qo_len is more than 1
-  const QueryRow query_rows[2] = {query_row(p, kv_head, first_row + lane_id() / 4, kv_len),
-                                  query_row(p, kv_head, first_row + lane_id() / 4 + 8, kv_len)};
+  constexpr int HALVES = ROWS / 8;
+  QueryRow query_rows[HALVES];
+#pragma unroll
+  for (int half = 0; half < HALVES; ++half) {
+    query_rows[half] = query_row(p, kv_head, first_row + lane_id() / 4 + 8 * half, kv_len);
+  }
 
   // rows of the mask wait in shared memory: as registers they would cost every call without a mask
   if (p.mask != nullptr) {
@@ -204,11 +190,13 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     __syncthreads();  // Q is written
   }
 
-  const auto fragment = [&](uint32_t (&frag)[4], int, int k) { query.fragment(frag, k); };
-  const auto keys_of = [&](int, int half) { return query_rows[half].keys; };
+  const auto fragment = [&](uint32_t (&frag)[4], int k) { query.fragment(frag, k); };
+  const auto keys_of = [&](int, int half) { return half < HALVES ? query_rows[half % HALVES].keys : KvRange{0, 0}; };
   const auto mask_of = [&](int, int half) { return mask_smem[lane_id() / 4 + 8 * half]; };
 
-  MmaState<HEAD_DIM, 1> state;
+  // of K as of V: ldmatrix takes 16 keys and two chunks
+  const SwizzledRow<HEAD_DIM> tile_rows(lane_id() % 8 + 8 * (lane_id() / 16), lane_id() / 8 % 2);
+  DecodeState<HEAD_DIM, ROWS> state;
   clear_state(state);
   for (int tile = 0; tile < num_tiles; ++tile) {
     const int stage_offset = tile % STAGES * TILE;
@@ -218,27 +206,27 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // K of this tile, as copied by all lanes, is visible
-    multiply_qk<T, HEAD_DIM>(score, fragment, k_smem + stage_offset);
+    multiply_qk_16_keys<T, HEAD_DIM>(score, fragment, k_smem + stage_offset, tile_rows);
     __syncwarp();  // all lanes have read K before its stage is refilled
     copy_tile(k_smem, k_gmem, p.k_stride, tile + STAGES, current);
 
     cap_scores(score, p);
     scale_scores(score, p.scale_log2);
     hide_scores(score, p, first_key(tile), keys_of, mask_of);
-    update_softmax(state, score, 1.0f);
+    update_softmax(state, score);
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // V of this tile is visible
-    multiply_pv<T, HEAD_DIM>(state, score, v_smem + stage_offset);
+    multiply_pv<T, HEAD_DIM>(state, score, v_smem + stage_offset, tile_rows);
     __syncwarp();  // all lanes have read V before its stage is refilled
     copy_tile(v_smem, v_gmem, p.v_stride, tile + STAGES, current);
   }
   // No copy is under way: the groups behind the last tile are empty.
   __syncthreads();  // every warp has read its tiles: their memory now holds the states
   float* acc_smem = reinterpret_cast<float*>(kv_smem);
-  publish_state<HEAD_DIM>(state, acc_smem, max_smem, sum_smem);
+  publish_state(state, p.group * p.qo_len - first_row, acc_smem, max_smem, sum_smem);
   __syncthreads();  // all states are written
-  store_partials<HEAD_DIM, WARPS>(p, batch, kv_head, first_row, split, acc_smem, max_smem, sum_smem);
+  store_partials<HEAD_DIM, WARPS, ROWS>(p, batch, kv_head, first_row, split, acc_smem, max_smem, sum_smem);
 }
 
 }  // namespace spark

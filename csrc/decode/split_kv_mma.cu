@@ -1,5 +1,5 @@
 // attn_decode_split_kv_mma: decode on tensor cores, contiguous K and V. Axes: SPARK_DTYPE, SPARK_HEAD_DIM,
-// SPARK_STAGES, SPARK_BLOCK_KV, SPARK_Q_FRAG. Grid and work of a CTA: attention/split_kv_mma.cuh.
+// SPARK_STAGES, SPARK_BLOCK_KV, SPARK_Q_FRAG, SPARK_ROWS. Grid and work of a CTA: attention/split_kv_mma.cuh.
 #include "attention/split_kv_mma.cuh"
 
 #include "attention/decode_launch.cuh"
@@ -9,10 +9,10 @@
 
 namespace spark {
 
-template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, QFrag Q_FRAG>
+template <typename T, int HEAD_DIM, int STAGES, int BLOCK_KV, QFrag Q_FRAG, int ROWS>
 __global__ void __launch_bounds__(SPARK_BLOCK, SPARK_MIN_BLOCKS)
     attn_decode_split_kv_mma_kernel(const __grid_constant__ DecodeParams p) {
-  reduce_split_kv_mma<T, HEAD_DIM, STAGES, BLOCK_KV, ContiguousRows, Q_FRAG>(p);
+  reduce_split_kv_mma<T, HEAD_DIM, STAGES, BLOCK_KV, ContiguousRows, Q_FRAG, ROWS>(p);
   if constexpr (SPARK_PLANTED_WORK > 0) ptx::wait_cycles(SPARK_PLANTED_WORK);
 }
 
@@ -23,8 +23,9 @@ Status launch_attn_decode_split_kv_mma(const void* params, void* stream) {
   const Status checked = check_decode(p);
   if (checked.code != STATUS_OK) return checked;
   return SPARK_LAUNCH(
-      (attn_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV, QFrag::SPARK_Q_FRAG>),
-      decode_launch_config(p, MMA_ROWS, stream), p);
+      (attn_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV, QFrag::SPARK_Q_FRAG,
+                                       SPARK_ROWS>),
+      decode_launch_config(p, SPARK_ROWS, stream), p);
 }
 
 SPARK_REGISTER_VARIANT("decode", launch_attn_decode_split_kv_mma);
