@@ -23,7 +23,7 @@ static inline Status check_paged_decode(const DecodeParams& p) {
 #endif
 
 // grid: [num_kv_heads * passes, num_splits, batch]; a CTA takes `rows_per_cta` of a kv head's group * qo_len query
-// rows.
+// rows. The kernels may start while the one ahead ends: they wait for it themselves.
 static inline LaunchConfig decode_launch_config(const DecodeParams& p, int rows_per_cta, void* stream) {
   const int passes = ceil_div(p.group * p.qo_len, rows_per_cta);
   LaunchConfig config;
@@ -31,6 +31,7 @@ static inline LaunchConfig decode_launch_config(const DecodeParams& p, int rows_
   config.block = dim3(SPARK_BLOCK);
   config.dynamic_smem = SPARK_DYNAMIC_SMEM;
   config.stream = stream;
+  config.dependent = true;
   return config;
 }
 

@@ -125,21 +125,20 @@ SPARK_DEVICE void multiply_pv(DecodeState<HEAD_DIM, ROWS>& state, const float (&
   }
 }
 
-// Element offset of (row, dim) in a [ROWS, HEAD_DIM] tile of fp32: what publish_state stores at once, four pairs of
-// rows and eight dims, falls in 32 banks; runs of eight dims stay together.
+// Element offset of (row, dim) in an [8, HEAD_DIM] tile of fp32: what publish_state stores at once, four pairs of rows
+// and eight dims, falls in 32 banks; runs of eight dims stay together.
 template <int HEAD_DIM>
 SPARK_HOST_DEVICE int state_offset(int row, int dim) {
   static_assert(HEAD_DIM % 32 == 0, "eight-dim runs are permuted within 32 dims");
   return row * HEAD_DIM + (dim ^ ((row / 2 & 3) << 3));
 }
 
-// Puts this warp's state of the first `count` rows where all threads can read it: acc_smem [WARPS, ROWS, HEAD_DIM], max
-// and sum [WARPS, ROWS].
+// Puts this warp's state of the first `count` rows where all threads can read it: rows [8 * half, 8 * half + 8) in
+// acc_smem[half] [WARPS, 8, HEAD_DIM], max and sum [WARPS, ROWS].
 template <int HEAD_DIM, int ROWS>
-SPARK_DEVICE void publish_state(const DecodeState<HEAD_DIM, ROWS>& state, int count, float* acc_smem, float* max_smem,
-                                float* sum_smem) {
+SPARK_DEVICE void publish_state(const DecodeState<HEAD_DIM, ROWS>& state, int count, float* const (&acc_smem)[2],
+                                float* max_smem, float* sum_smem) {
   const int lane = lane_id();
-  float* warp_acc = acc_smem + warp_id() * ROWS * HEAD_DIM;
 #pragma unroll
   for (int half = 0; half < ROWS / 8; ++half) {
     const float sum = quad_sum(state.sum[half]);
@@ -147,8 +146,9 @@ SPARK_DEVICE void publish_state(const DecodeState<HEAD_DIM, ROWS>& state, int co
       max_smem[warp_id() * ROWS + 8 * half + lane / 4] = state.max[half];
       sum_smem[warp_id() * ROWS + 8 * half + lane / 4] = sum;
     }
-    const int row = 8 * half + lane % 4 * 2;
-    if (row < count) {
+    const int row = lane % 4 * 2;
+    if (8 * half + row < count) {
+      float* warp_acc = acc_smem[half] + warp_id() * 8 * HEAD_DIM;
 #pragma unroll
       for (int m = 0; m < HEAD_DIM / 16; ++m) {
 #pragma unroll

@@ -10,6 +10,7 @@ namespace spark {
 // Rows of one sequence. A lane looks up the row of one key, ahead of time; the warp then copies every lane's row.
 struct ContiguousRows {
   static constexpr bool CONTIGUOUS = true;
+  static constexpr int AHEAD = 1;  // tiles whose rows are looked up before their turn
   using Index = int;  // the key
 
   SPARK_DEVICE ContiguousRows(const AttentionParams&, int batch) : batch_(batch), first_(0) {}
@@ -24,6 +25,8 @@ struct ContiguousRows {
   }
 
   SPARK_DEVICE Index look_up(int kv, int) const { return kv; }
+
+  SPARK_DEVICE void prefetch(int, int) const {}
 
   // The row `row` keys behind the one that lane 0 has looked up.
   SPARK_DEVICE static Index from_lane(Index, int first_kv, int row) { return first_kv + row; }
@@ -40,13 +43,20 @@ struct ContiguousRows {
 
 struct PagedRows {
   static constexpr bool CONTIGUOUS = false;
+#ifndef SPARK_AHEAD
+#define SPARK_AHEAD 1
+#endif
+  static constexpr int AHEAD = SPARK_AHEAD;
   struct Index {
     int page;
     int slot;
   };
 
   SPARK_DEVICE PagedRows(const AttentionParams& p, int batch)
-      : table_(p.page_table + batch * p.page_table_stride), page_size_(p.page_size), num_pages_(p.num_pages) {}
+      : table_(p.page_table + batch * p.page_table_stride),
+        page_size_(p.page_size),
+        num_pages_(p.num_pages),
+        shift_((p.page_size & (p.page_size - 1)) == 0 ? 31 - __clz(p.page_size) : -1) {}
 
   template <typename T>
   SPARK_DEVICE const T* head_base(const void* pages, const TensorStrides& stride, int head) const {
@@ -56,12 +66,24 @@ struct PagedRows {
   // Keys at or past `kv_end` have no page: the table is not read for them.
   SPARK_DEVICE Index look_up(int kv, int kv_end) const {
     if (kv >= kv_end) return {0, 0};
-    const int entry = kv / page_size_;
+    const int entry = entry_of(kv);
     const int page = table_[entry];
 #if SPARK_CHECKS
     if (page < 0 || page >= num_pages_) __trap();
 #endif
     return {page, kv - entry * page_size_};
+  }
+
+  // From a page table of the keys [begin, end) into L2, by the whole CTA: no look-up of them waits for DRAM.
+  SPARK_DEVICE void prefetch(int begin, int end) const {
+#ifdef SPARK_TABLE_PREFETCH
+    constexpr int LINE = 128 / sizeof(int32_t);
+    if (begin >= end) return;
+    const int last = entry_of(end - 1);
+    for (int entry = entry_of(begin) + threadIdx.x * LINE; entry <= last; entry += SPARK_BLOCK * LINE) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(table_ + entry));
+    }
+#endif
   }
 
   SPARK_DEVICE static Index from_lane(Index mine, int, int row) {
@@ -70,13 +92,21 @@ struct PagedRows {
 
   template <typename T>
   SPARK_DEVICE static const T* row(const T* base, const TensorStrides& stride, Index index) {
-    return base + index.page * stride.batch + index.slot * stride.len;
+    return base + offset(stride, index);
+  }
+
+  // Of the row's first element.
+  SPARK_DEVICE static int64_t offset(const TensorStrides& stride, Index index) {
+    return index.page * stride.batch + index.slot * stride.len;
   }
 
  private:
+  SPARK_DEVICE int entry_of(int kv) const { return shift_ >= 0 ? kv >> shift_ : kv / page_size_; }
+
   const int32_t* table_;
   int page_size_;
   int num_pages_;
+  int shift_;  // log2 of a page size that is a power of two, else -1: a division is some 30 instructions
 };
 
 }  // namespace spark

@@ -34,12 +34,19 @@ SPARK_DEVICE void clear_state(MmaState<HEAD_DIM, M>& state) {
 }
 
 // global -> shared: ROWS rows from key `kv` on, by one warp; rows at or past `kv_end` are filled with zeros and not
-// read. Lane l has looked up the row of key kv + l % ROWS.
-template <typename T, int HEAD_DIM, int ROWS, typename Rows>
+// read. Lane l has looked up the row of key kv + l % ROWS. READ_ONCE: no one else needs them soon.
+template <typename T, int HEAD_DIM, int ROWS, typename Rows, bool READ_ONCE = false>
 SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* base_gmem, const TensorStrides& stride,
                                   typename Rows::Index mine, int kv, int kv_end) {
   constexpr int CHUNKS = HEAD_DIM / 8;
   static_assert(ROWS <= 32 && ROWS * CHUNKS % 32 == 0, "every lane copies the same number of chunks");
+  const auto copy = [](T* target, const T* source, bool valid) {
+    if constexpr (READ_ONCE) {
+      ptx::cp_async_cg_16_evict_first(target, source, valid);
+    } else {
+      ptx::cp_async_cg_16(target, source, valid);
+    }
+  };
   if constexpr (32 % CHUNKS == 0) {
     // a lane stays in its column of chunks, and the rows that it copies have keys without a common bit
     constexpr int STEP = 32 / CHUNKS;
@@ -48,17 +55,20 @@ SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* base_gmem, const Tensor
     T* first_smem = rows_smem + first * HEAD_DIM;
     const int moved = chunk ^ swizzle_key<HEAD_DIM>(first);
     const T* source = nullptr;
+    int64_t offset = 0;  // of the row that this lane has looked up
     if constexpr (Rows::CONTIGUOUS) {
       source = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, first)) + chunk * 8;
+    } else {
+      offset = Rows::offset(stride, mine);
     }
 #pragma unroll
     for (int i = 0; i < ROWS / STEP; ++i) {
       const int row = first + i * STEP;
       if constexpr (!Rows::CONTIGUOUS) {
-        source = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, row)) + chunk * 8;
+        source = base_gmem + __shfl_sync(kFullMask, offset, row) + chunk * 8;
       }
       T* target = first_smem + (moved ^ swizzle_key<HEAD_DIM>(i * STEP)) * 8;
-      ptx::cp_async_cg_16(target + i * STEP * HEAD_DIM, source, kv + row < kv_end);
+      copy(target + i * STEP * HEAD_DIM, source, kv + row < kv_end);
       // contiguous: one pointer walks down the rows, 2 to 3 % at batch 1 against addresses formed anew; H200,
       // docs/kernels/decode.md
       if constexpr (Rows::CONTIGUOUS) source += STEP * stride.len;
@@ -70,7 +80,7 @@ SPARK_DEVICE void copy_rows_async(T* rows_smem, const T* base_gmem, const Tensor
       const int row = index / CHUNKS;
       const int chunk = index % CHUNKS;
       const T* row_gmem = Rows::row(base_gmem, stride, Rows::from_lane(mine, kv, row));
-      ptx::cp_async_cg_16(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk), row_gmem + chunk * 8, kv + row < kv_end);
+      copy(rows_smem + swizzled_offset<HEAD_DIM>(row, chunk), row_gmem + chunk * 8, kv + row < kv_end);
     }
   }
 }

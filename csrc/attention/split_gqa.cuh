@@ -241,6 +241,7 @@ SPARK_DEVICE void reduce_split_gqa(const DecodeParams& p) {
 
   DYNAMIC_SHARED(T, kv_smem);
 
+  ptx::griddepcontrol_wait();               // the kernel ahead may have written what is read here
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
   // by way of query_block ptxas took 84 registers: 2 CTAs an SM, not 3; docs/kernels/fa_split_gqa.md

@@ -79,6 +79,7 @@ SPARK_DEVICE void reduce_split_kv(const DecodeParams& p) {
   SHARED_ARRAY(float, q_smem, SCALAR_ROWS* HEAD_DIM);
   SHARED_ARRAY(float, weight_smem, SCALAR_ROWS* SCALAR_TILE);
 
+  ptx::griddepcontrol_wait();               // the kernel ahead may have written what is read here
   ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
 
   const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, SCALAR_ROWS), SCALAR_ROWS);

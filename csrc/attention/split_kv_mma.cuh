@@ -79,13 +79,14 @@ struct Query<T, HEAD_DIM, QFrag::reload> {
 // shared -> global: the warps' states, merged, into this split's partials.
 template <int HEAD_DIM, int WARPS, int ROWS>
 SPARK_DEVICE void store_partials(const DecodeParams& p, int batch, int kv_head, int first_row, int split,
-                                 const float* acc_smem, const float* max_smem, const float* sum_smem) {
+                                 float* const (&acc_smem)[2], const float* max_smem, const float* sum_smem) {
   constexpr int VECTORS = HEAD_DIM / 4;
   for (int index = threadIdx.x; index < ROWS * VECTORS; index += WARPS * 32) {
     const int r = index / VECTORS;
     const int col = index % VECTORS * 4;
     const QueryRow row = query_row(p, kv_head, first_row + r, 0);
     if (!row.valid) break;  // rows only grow
+    const float* row_acc = (ROWS == 8 || r < 8 ? acc_smem[0] : acc_smem[1]) + state_offset<HEAD_DIM>(r % 8, col);
     float max = kNegInf;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) max = fmaxf(max, max_smem[w * ROWS + r]);
@@ -94,8 +95,7 @@ SPARK_DEVICE void store_partials(const DecodeParams& p, int batch, int kv_head, 
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) {
       const float factor = rescale_factor(max_smem[w * ROWS + r], max);
-      const float4 part =
-          *reinterpret_cast<const float4*>(acc_smem + w * ROWS * HEAD_DIM + state_offset<HEAD_DIM>(r, col));
+      const float4 part = *reinterpret_cast<const float4*>(row_acc + w * 8 * HEAD_DIM);
       acc.x += factor * part.x;
       acc.y += factor * part.y;
       acc.z += factor * part.z;
@@ -120,20 +120,19 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   constexpr int PENDING = 2 * STAGES - 1;  // copy groups younger than the one that is waited for
   static_assert(WARPS * 32 == SPARK_BLOCK, "one warp per 16 rows of a tile");
   static_assert(2 * STAGES * TILE * sizeof(T) == SPARK_DYNAMIC_SMEM, "flags.yaml and the kernel disagree on smem");
-  static_assert(WARPS * ROWS * HEAD_DIM * sizeof(float) <= SPARK_DYNAMIC_SMEM, "the merge reuses the K/V tiles");
+  static_assert(8 * sizeof(float) == MMA_ROWS * sizeof(T), "eight rows of a warp's O take the place of its rows of K");
 
   DYNAMIC_SHARED(T, kv_smem);
   SHARED_ARRAY(float, max_smem, WARPS * ROWS);
   SHARED_ARRAY(float, sum_smem, WARPS * ROWS);
   SHARED_ARRAY(const uint8_t*, mask_smem, MMA_ROWS);
 
-  ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
-
   const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, ROWS), ROWS);
   const int kv_head = block.kv_head;
   const int first_row = block.first_row;
   const int split = blockIdx.y;
   const int batch = blockIdx.z;
+  if (p.kv_lens != nullptr) ptx::griddepcontrol_wait();  // the kernel ahead may write them
   const int kv_len = sequence_kv_len(p, batch);
   const KvRange range = split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, BLOCK_KV);
   const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
@@ -148,22 +147,29 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   const auto copy_tile = [&](T* tile_smem, const T* base_gmem, const TensorStrides& stride, int tile,
                              typename Rows::Index mine) {
     if (tile < num_tiles) {
-      copy_rows_async<T, HEAD_DIM, MMA_ROWS, Rows>(tile_smem + tile % STAGES * TILE, base_gmem, stride, mine,
+      copy_rows_async<T, HEAD_DIM, MMA_ROWS, Rows, true>(tile_smem + tile % STAGES * TILE, base_gmem, stride, mine,
                                                    first_key(tile), range.end);
     }
     ptx::cp_async_commit_group();  // empty past the last tile, so that groups keep counting tiles
   };
 
+  ptx::griddepcontrol_wait();               // from here on memory is read that the kernel ahead may have written
+  ptx::griddepcontrol_launch_dependents();  // the merge may take its place on the SMs: it waits for the partials itself
+
   // global -> shared (tiles 0 .. STAGES - 1); all look-ups are under way before the first copy needs one
   typename Rows::Index index[STAGES];
 #pragma unroll
   for (int tile = 0; tile < STAGES; ++tile) index[tile] = look_up(tile);
-  typename Rows::Index ahead = look_up(STAGES);
+  typename Rows::Index ahead[Rows::AHEAD];  // of the tiles from tile + STAGES on
+#pragma unroll
+  for (int i = 0; i < Rows::AHEAD; ++i) ahead[i] = look_up(STAGES + i);
 #pragma unroll
   for (int tile = 0; tile < STAGES; ++tile) {
     copy_tile(k_smem, k_gmem, p.k_stride, tile, index[tile]);
     copy_tile(v_smem, v_gmem, p.v_stride, tile, index[tile]);
   }
+
+  rows.prefetch(first_key(STAGES + Rows::AHEAD) - warp_row, range.end);
 
   // behind the copies: whose rows these are takes divisions where qo_len is more than 1
   constexpr int HALVES = ROWS / 8;
@@ -200,8 +206,10 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   clear_state(state);
   for (int tile = 0; tile < num_tiles; ++tile) {
     const int stage_offset = tile % STAGES * TILE;
-    const typename Rows::Index current = ahead;  // of tile + STAGES, looked up one tile ago
-    ahead = look_up(tile + STAGES + 1);
+    const typename Rows::Index current = ahead[0];
+#pragma unroll
+    for (int i = 0; i + 1 < Rows::AHEAD; ++i) ahead[i] = ahead[i + 1];
+    ahead[Rows::AHEAD - 1] = look_up(tile + STAGES + Rows::AHEAD);
     float score[1][2][4];
 
     ptx::cp_async_wait_group<PENDING>();
@@ -221,9 +229,9 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     __syncwarp();  // all lanes have read V before its stage is refilled
     copy_tile(v_smem, v_gmem, p.v_stride, tile + STAGES, current);
   }
-  // No copy is under way: the groups behind the last tile are empty.
-  __syncthreads();  // every warp has read its tiles: their memory now holds the states
-  float* acc_smem = reinterpret_cast<float*>(kv_smem);
+  // No copy is under way, the groups behind the last tile being empty, and every lane has read its rows of the last
+  // tile: the warp's rows of stage 0 now hold its state, eight rows of O where sixteen of K were, eight where V was.
+  float* acc_smem[2] = {reinterpret_cast<float*>(kv_smem), reinterpret_cast<float*>(kv_smem + STAGES * TILE)};
   publish_state(state, p.group * p.qo_len - first_row, acc_smem, max_smem, sum_smem);
   __syncthreads();  // all states are written
   store_partials<HEAD_DIM, WARPS, ROWS>(p, batch, kv_head, first_row, split, acc_smem, max_smem, sum_smem);

@@ -23,27 +23,13 @@ struct PartWeight {
   float sum;
 };
 
-// Maximum and sum over all parts; every warp computes them for itself, so no CTA barrier is needed.
-template <typename Source>
-SPARK_DEVICE MergedRow merge_softmax(const Source& source, int num_parts) {
-  // the first 32 parts' pairs are loaded together, ahead of the reduction
-  const int lane = lane_id();
-  const PartWeight first = lane < num_parts ? source.weight(lane) : PartWeight{kNegInf, 0.0f};
-  float max = first.max;
-  for (int i = lane + 32; i < num_parts; i += 32) max = fmaxf(max, source.weight(i).max);
-  max = warp_max(max);
-  float sum = first.sum != 0.0f ? rescale_factor(first.max, max) * first.sum : 0.0f;
-  for (int i = lane + 32; i < num_parts; i += 32) {
-    const PartWeight part = source.weight(i);
-    if (part.sum != 0.0f) sum += rescale_factor(part.max, max) * part.sum;
-  }
-  return {max, warp_sum(sum)};
+// What a part weighs under the maximum of all; negative for one that saw nothing.
+SPARK_DEVICE float part_factor(const PartWeight& part, float max) {
+  return part.sum == 0.0f ? -1.0f : rescale_factor(part.max, max);
 }
 
-// acc += the part's factor * its values
-SPARK_DEVICE void accumulate_part(float4& acc, const float4& values, const PartWeight& part, float max) {
-  if (part.sum == 0.0f) return;
-  const float factor = rescale_factor(part.max, max);
+// acc += factor * values
+SPARK_DEVICE void accumulate_part(float4& acc, const float4& values, float factor) {
   acc.x = fmaf(factor, values.x, acc.x);
   acc.y = fmaf(factor, values.y, acc.y);
   acc.z = fmaf(factor, values.z, acc.z);
@@ -66,37 +52,56 @@ SPARK_DEVICE MergeThread<HEAD_DIM> merge_thread() {
   return {static_cast<int>(threadIdx.x) % VECTORS, static_cast<int>(threadIdx.x) / VECTORS};
 }
 
-// out_gmem: the row's first element; lse_gmem: the row's lse, nullable; sink: -inf for
-// none. All threads of the block take part.
+// out_gmem: the row's first element; lse_gmem: the row's lse, nullable; sink: -inf for none. All threads of the block
+// take part; every warp finds maximum and sum for itself, so that one CTA barrier is enough.
 template <typename T, int HEAD_DIM, typename Source>
 SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<HEAD_DIM>& self, T* out_gmem,
                             float* lse_gmem, float sink) {
   constexpr int VECTORS = MergeThread<HEAD_DIM>::VECTORS;
   constexpr int PART_LANES = MergeThread<HEAD_DIM>::PART_LANES;
-  constexpr int AHEAD = 4;                      // values of a thread that are under way before any weight is known
+  constexpr int AHEAD = 4 * PART_LANES <= 32 ? 4 : 32 / PART_LANES;  // values of a thread under way before any weight
+  static_assert(AHEAD >= 1 && AHEAD * PART_LANES <= 32, "their weights lie in the lanes of a warp");
   SHARED_ARRAY(float4, acc_smem, SPARK_BLOCK);  // [PART_LANES, VECTORS]
 
+  const int lane = lane_id();
   const int num_parts = self.part_lane < PART_LANES ? count : 0;  // threads past the last lane take no part
+  PartWeight mine = {kNegInf, 0.0f};                              // of part `lane`
+  if (lane < count) mine = source.weight(lane);
   float4 ahead[AHEAD];
 #pragma unroll
   for (int i = 0; i < AHEAD; ++i) {
     const int part = self.part_lane + i * PART_LANES;
+    ahead[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (part < num_parts) ahead[i] = source.values(part);
   }
-  MergedRow merged = merge_softmax(source, count);
-  if (sink != kNegInf) add_sink(merged, sink_to_log2(sink));
+
+  MergedRow merged = {mine.max, 0.0f};
+  for (int i = lane + 32; i < count; i += 32) merged.max = fmaxf(merged.max, source.weight(i).max);
+  merged.max = warp_max(merged.max);
+  if (sink != kNegInf) merged.max = fmaxf(merged.max, sink_to_log2(sink));
+  const float factor = part_factor(mine, merged.max);
 
   // acc[dims of this thread] = sum over this thread's parts
   float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
   for (int i = 0; i < AHEAD; ++i) {
     const int part = self.part_lane + i * PART_LANES;
-    if (part < num_parts) accumulate_part(acc, ahead[i], source.weight(part), merged.max);
+    const float its_factor = __shfl_sync(kFullMask, factor, part % 32);
+    if (part < num_parts && !(its_factor < 0.0f)) accumulate_part(acc, ahead[i], its_factor);
   }
   for (int part = self.part_lane + AHEAD * PART_LANES; part < num_parts; part += PART_LANES) {
-    accumulate_part(acc, source.values(part), source.weight(part), merged.max);
+    const float its_factor = part_factor(source.weight(part), merged.max);
+    if (!(its_factor < 0.0f)) accumulate_part(acc, source.values(part), its_factor);
   }
   acc_smem[threadIdx.x] = acc;
+
+  float sum = factor < 0.0f ? 0.0f : factor * mine.sum;
+  for (int i = lane + 32; i < count; i += 32) {
+    const PartWeight part = source.weight(i);
+    if (part.sum != 0.0f) sum += rescale_factor(part.max, merged.max) * part.sum;
+  }
+  merged.sum = warp_sum(sum);
+  if (sink != kNegInf) merged.sum += exp2_fast(sink_to_log2(sink) - softmax_shift(merged.max));
   __syncthreads();  // all part lanes' sums are written, all parts are read: out and lse may be one of them
 
   if (self.part_lane == 0) {

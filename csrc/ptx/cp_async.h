@@ -15,6 +15,17 @@ SPARK_DEVICE void cp_async_cg_16(void* smem, const void* gmem, bool valid) {
                : "memory");
 }
 
+// The same for bytes that no one reads again soon: they leave the L2 ahead of others.
+SPARK_DEVICE void cp_async_cg_16_evict_first(void* smem, const void* gmem, bool valid) {
+  const uint32_t smem_address = static_cast<uint32_t>(__cvta_generic_to_shared(smem));
+  const int source_bytes = valid ? 16 : 0;
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(smem_address),
+               "l"(gmem), "r"(source_bytes), "l"(policy)
+               : "memory");
+}
+
 SPARK_DEVICE void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

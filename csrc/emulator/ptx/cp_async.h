@@ -9,6 +9,11 @@ inline void cp_async_cg_16(void* smem, const void* gmem, bool valid, emulator::S
   emulator::async_copy_16(smem, gmem, valid, at);
 }
 
+inline void cp_async_cg_16_evict_first(void* smem, const void* gmem, bool valid,
+                                       emulator::Site at = emulator::Site::here()) {
+  emulator::async_copy_16(smem, gmem, valid, at);
+}
+
 inline void cp_async_commit_group() {
   emulator::async_commit_group();
 }
