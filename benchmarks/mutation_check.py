@@ -55,7 +55,7 @@ DECODE_CASES = ("-b2-", "every_option", "mask_all_rows", "b3-kv342", "empty", "m
 SUBJECTS: Mapping[str, Subject] = {
     "attn_decode_split_kv_mma": Subject(
         ("attention/split_kv_mma.cuh",),
-        tuple(f"attn_decode_split_kv_mma.bf16.d64{end}" for end in ("", ".reload")),
+        tuple(f"attn_decode_split_kv_mma.bf16.d64{end}" for end in ("", ".reload.r16")),
         DECODE_CASES,
     ),
     "attn_paged_decode_split_kv_mma": Subject(

@@ -43,9 +43,9 @@ CHECKS = ("plain", "race", "memory", "undefined")
 VARIANTS = (
     "attn_decode_split_kv.fp16.d96",
     "attn_decode_split_kv_mma.bf16.d64",
-    "attn_decode_split_kv_mma.bf16.d64.reload",
+    "attn_decode_split_kv_mma.bf16.d64.reload.r16",
     "attn_paged_decode_split_kv.fp16.d96",
-    "attn_paged_decode_split_kv_mma.bf16.d64.s1",
+    "attn_paged_decode_split_kv_mma.bf16.d64.kv128",
     "fa_split_gqa.bf16.d64",
     "fa_split_gqa.bf16.d64.s1.p1",
     "attn_prefill_split_q.bf16.d64.l8",

@@ -57,9 +57,10 @@ SPARK_DEVICE void multiply_qk_16_keys(float (&score)[1][2][4], const Query& quer
   }
 }
 
-// Scores -> weights, and the state under the new maximum.
+// Scores -> weights, and the state under the new maximum. `scale` is what is left to multiply scores with (more than
+// 0): as part of the exponential it costs nothing.
 template <int HEAD_DIM, int ROWS>
-SPARK_DEVICE void update_softmax(DecodeState<HEAD_DIM, ROWS>& state, float (&score)[1][2][4]) {
+SPARK_DEVICE void update_softmax(DecodeState<HEAD_DIM, ROWS>& state, float (&score)[1][2][4], float scale) {
   constexpr int HALVES = ROWS / 8;
   float factor[HALVES];
   bool moved = false;
@@ -68,7 +69,7 @@ SPARK_DEVICE void update_softmax(DecodeState<HEAD_DIM, ROWS>& state, float (&sco
     const float(&low)[4] = score[0][0];
     const float(&high)[4] = score[0][1];
     const float own = fmaxf(fmaxf(low[2 * half], low[2 * half + 1]), fmaxf(high[2 * half], high[2 * half + 1]));
-    const float max = fmaxf(state.max[half], quad_max(own));
+    const float max = fmaxf(state.max[half], quad_max(own) * scale);
     factor[half] = rescale_factor(state.max[half], max);
     moved = moved || factor[half] != 1.0f;
     const float shift = softmax_shift(max);
@@ -78,7 +79,7 @@ SPARK_DEVICE void update_softmax(DecodeState<HEAD_DIM, ROWS>& state, float (&sco
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         float& s = score[0][n][2 * half + j];
-        s = exp2_fast(s - shift);
+        s = exp2_fast(s * scale - shift);
         sum += s;
       }
     }
@@ -134,8 +135,8 @@ SPARK_HOST_DEVICE int state_offset(int row, int dim) {
 }
 
 // Puts this warp's state of the first `count` rows where all threads can read it: rows [8 * half, 8 * half + 8) in
-// acc_smem[half] [WARPS, 8, HEAD_DIM], max and sum [WARPS, ROWS].
-template <int HEAD_DIM, int ROWS>
+// acc_smem[half] [WARPS, 8, HEAD_DIM], max and sum [ROWS, WARPS].
+template <int HEAD_DIM, int WARPS, int ROWS>
 SPARK_DEVICE void publish_state(const DecodeState<HEAD_DIM, ROWS>& state, int count, float* const (&acc_smem)[2],
                                 float* max_smem, float* sum_smem) {
   const int lane = lane_id();
@@ -143,19 +144,22 @@ SPARK_DEVICE void publish_state(const DecodeState<HEAD_DIM, ROWS>& state, int co
   for (int half = 0; half < ROWS / 8; ++half) {
     const float sum = quad_sum(state.sum[half]);
     if (lane % 4 == 0) {
-      max_smem[warp_id() * ROWS + 8 * half + lane / 4] = state.max[half];
-      sum_smem[warp_id() * ROWS + 8 * half + lane / 4] = sum;
+      max_smem[(8 * half + lane / 4) * WARPS + warp_id()] = state.max[half];
+      sum_smem[(8 * half + lane / 4) * WARPS + warp_id()] = sum;
     }
     const int row = lane % 4 * 2;
-    if (8 * half + row < count) {
-      float* warp_acc = acc_smem[half] + warp_id() * 8 * HEAD_DIM;
+    if (8 * half + row >= count) continue;
+    // dims lane / 4 + 8 * i of 32: state_offset of the others is a constant further on
+    float* first[4];
 #pragma unroll
-      for (int m = 0; m < HEAD_DIM / 16; ++m) {
+    for (int i = 0; i < 4; ++i) {
+      first[i] = acc_smem[half] + warp_id() * 8 * HEAD_DIM + state_offset<HEAD_DIM>(row, lane / 4 + 8 * i);
+    }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int dim = 16 * m + lane / 4 + 8 * (i / 2);
-          warp_acc[state_offset<HEAD_DIM>(row + i % 2, dim)] = state.acc[m][half][i];
-        }
+    for (int m = 0; m < HEAD_DIM / 16; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        first[2 * m % 4 + i / 2][m / 2 * 32 + i % 2 * HEAD_DIM] = state.acc[m][half][i];
       }
     }
   }

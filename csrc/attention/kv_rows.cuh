@@ -4,13 +4,13 @@
 #include "attention/params.h"
 #include "common/platform.h"
 #include "common/warp.h"
+#include "ptx/prefetch.h"
 
 namespace spark {
 
 // Rows of one sequence. A lane looks up the row of one key, ahead of time; the warp then copies every lane's row.
 struct ContiguousRows {
   static constexpr bool CONTIGUOUS = true;
-  static constexpr int AHEAD = 1;  // tiles whose rows are looked up before their turn
   using Index = int;  // the key
 
   SPARK_DEVICE ContiguousRows(const AttentionParams&, int batch) : batch_(batch), first_(0) {}
@@ -25,8 +25,6 @@ struct ContiguousRows {
   }
 
   SPARK_DEVICE Index look_up(int kv, int) const { return kv; }
-
-  SPARK_DEVICE void prefetch(int, int) const {}
 
   // The row `row` keys behind the one that lane 0 has looked up.
   SPARK_DEVICE static Index from_lane(Index, int first_kv, int row) { return first_kv + row; }
@@ -43,10 +41,6 @@ struct ContiguousRows {
 
 struct PagedRows {
   static constexpr bool CONTIGUOUS = false;
-#ifndef SPARK_AHEAD
-#define SPARK_AHEAD 1
-#endif
-  static constexpr int AHEAD = SPARK_AHEAD;
   struct Index {
     int page;
     int slot;
@@ -55,8 +49,9 @@ struct PagedRows {
   SPARK_DEVICE PagedRows(const AttentionParams& p, int batch)
       : table_(p.page_table + batch * p.page_table_stride),
         page_size_(p.page_size),
-        num_pages_(p.num_pages),
-        shift_((p.page_size & (p.page_size - 1)) == 0 ? 31 - __clz(p.page_size) : -1) {}
+        num_pages_(p.num_pages) {
+    shift_ = (page_size_ & (page_size_ - 1)) == 0 ? 31 - __clz(page_size_) : -1;
+  }
 
   template <typename T>
   SPARK_DEVICE const T* head_base(const void* pages, const TensorStrides& stride, int head) const {
@@ -74,16 +69,15 @@ struct PagedRows {
     return {page, kv - entry * page_size_};
   }
 
-  // From a page table of the keys [begin, end) into L2, by the whole CTA: no look-up of them waits for DRAM.
+  // The page table of the keys [begin, end) into L2, by the whole CTA: no look-up of them waits for DRAM. Reads nothing.
   SPARK_DEVICE void prefetch(int begin, int end) const {
-#ifdef SPARK_TABLE_PREFETCH
     constexpr int LINE = 128 / sizeof(int32_t);
     if (begin >= end) return;
     const int last = entry_of(end - 1);
+#pragma unroll 1
     for (int entry = entry_of(begin) + threadIdx.x * LINE; entry <= last; entry += SPARK_BLOCK * LINE) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(table_ + entry));
+      ptx::prefetch_l2(table_ + entry);
     }
-#endif
   }
 
   SPARK_DEVICE static Index from_lane(Index mine, int, int row) {

@@ -31,7 +31,10 @@ struct Query<T, HEAD_DIM, QFrag::resident> {
   SPARK_DEVICE void load(const DecodeParams& p, int batch, const QueryRow (&rows)[HALVES]) {
     const int pair = (lane_id() % 4) * 2;
 #pragma unroll
-    for (int k = 0; k < HEAD_DIM / 16; ++k) frag[k][1] = frag[k][3] = 0u;
+    for (int k = 0; HALVES == 1 && k < HEAD_DIM / 16; ++k) {
+      frag[k][1] = frag[k][3] = 0u;
+      asm("" : "+r"(frag[k][1]), "+r"(frag[k][3]));  // held: mma takes four registers in a row, else copied for each tile
+    }
 #pragma unroll
     for (int half = 0; half < HALVES; ++half) {
       const T* q_gmem =
@@ -81,27 +84,35 @@ template <int HEAD_DIM, int WARPS, int ROWS>
 SPARK_DEVICE void store_partials(const DecodeParams& p, int batch, int kv_head, int first_row, int split,
                                  float* const (&acc_smem)[2], const float* max_smem, const float* sum_smem) {
   constexpr int VECTORS = HEAD_DIM / 4;
+  const int count = p.group * p.qo_len - first_row;
+#pragma unroll 1
   for (int index = threadIdx.x; index < ROWS * VECTORS; index += WARPS * 32) {
     const int r = index / VECTORS;
     const int col = index % VECTORS * 4;
-    const QueryRow row = query_row(p, kv_head, first_row + r, 0);
-    if (!row.valid) break;  // rows only grow
+    if (r >= count) break;
     const float* row_acc = (ROWS == 8 || r < 8 ? acc_smem[0] : acc_smem[1]) + state_offset<HEAD_DIM>(r % 8, col);
+    float warp_max[WARPS], warp_sum[WARPS];
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+      warp_max[w] = max_smem[r * WARPS + w];
+      warp_sum[w] = sum_smem[r * WARPS + w];
+    }
     float max = kNegInf;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) max = fmaxf(max, max_smem[w * ROWS + r]);
+    for (int w = 0; w < WARPS; ++w) max = fmaxf(max, warp_max[w]);
     float4 acc = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     float sum = 0.0f;
 #pragma unroll
     for (int w = 0; w < WARPS; ++w) {
-      const float factor = rescale_factor(max_smem[w * ROWS + r], max);
+      const float factor = rescale_factor(warp_max[w], max);
       const float4 part = *reinterpret_cast<const float4*>(row_acc + w * 8 * HEAD_DIM);
       acc.x += factor * part.x;
       acc.y += factor * part.y;
       acc.z += factor * part.z;
       acc.w += factor * part.w;
-      sum += factor * sum_smem[w * ROWS + r];
+      sum += factor * warp_sum[w];
     }
+    const QueryRow row = query_row(p, kv_head, first_row + r, 0);
     const int64_t partial = partial_index(batch, p.qo_len, row.position, p.num_qo_heads, row.head, p.num_splits, split);
     *reinterpret_cast<float4*>(p.partials.acc + partial * HEAD_DIM + col) = acc;
     if (col == 0) {
@@ -123,8 +134,8 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   static_assert(8 * sizeof(float) == MMA_ROWS * sizeof(T), "eight rows of a warp's O take the place of its rows of K");
 
   DYNAMIC_SHARED(T, kv_smem);
-  SHARED_ARRAY(float, max_smem, WARPS * ROWS);
-  SHARED_ARRAY(float, sum_smem, WARPS * ROWS);
+  SHARED_ARRAY(float, max_smem, ROWS* WARPS);
+  SHARED_ARRAY(float, sum_smem, ROWS* WARPS);
   SHARED_ARRAY(const uint8_t*, mask_smem, MMA_ROWS);
 
   const QueryBlock block = query_block(blockIdx.x, ceil_div(p.group * p.qo_len, ROWS), ROWS);
@@ -132,11 +143,18 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   const int first_row = block.first_row;
   const int split = blockIdx.y;
   const int batch = blockIdx.z;
+  const Rows rows(p, batch);
+  const auto range_of = [&](int kv_len) {
+    return split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, BLOCK_KV);
+  };
+  if constexpr (!Rows::CONTIGUOUS) {
+    const KvRange longest = range_of(p.kv_len);  // a guess, right where all sequences are as long as they can be
+    rows.prefetch(longest.begin, longest.end);
+  }
   if (p.kv_lens != nullptr) ptx::griddepcontrol_wait();  // the kernel ahead may write them
   const int kv_len = sequence_kv_len(p, batch);
-  const KvRange range = split_range(visible_range(p, p.qo_len, kv_len), split, p.num_splits, BLOCK_KV);
+  const KvRange range = range_of(kv_len);
   const int num_tiles = ceil_div(range.end - range.begin, BLOCK_KV);
-  const Rows rows(p, batch);
   const T* k_gmem = rows.template head_base<T>(p.k, p.k_stride, kv_head);
   const T* v_gmem = rows.template head_base<T>(p.v, p.v_stride, kv_head);
   const int warp_row = warp_id() * MMA_ROWS;
@@ -160,16 +178,12 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   typename Rows::Index index[STAGES];
 #pragma unroll
   for (int tile = 0; tile < STAGES; ++tile) index[tile] = look_up(tile);
-  typename Rows::Index ahead[Rows::AHEAD];  // of the tiles from tile + STAGES on
-#pragma unroll
-  for (int i = 0; i < Rows::AHEAD; ++i) ahead[i] = look_up(STAGES + i);
+  typename Rows::Index ahead = look_up(STAGES);
 #pragma unroll
   for (int tile = 0; tile < STAGES; ++tile) {
     copy_tile(k_smem, k_gmem, p.k_stride, tile, index[tile]);
     copy_tile(v_smem, v_gmem, p.v_stride, tile, index[tile]);
   }
-
-  rows.prefetch(first_key(STAGES + Rows::AHEAD) - warp_row, range.end);
 
   // behind the copies: whose rows these are takes divisions where qo_len is more than 1
   constexpr int HALVES = ROWS / 8;
@@ -206,10 +220,8 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   clear_state(state);
   for (int tile = 0; tile < num_tiles; ++tile) {
     const int stage_offset = tile % STAGES * TILE;
-    const typename Rows::Index current = ahead[0];
-#pragma unroll
-    for (int i = 0; i + 1 < Rows::AHEAD; ++i) ahead[i] = ahead[i + 1];
-    ahead[Rows::AHEAD - 1] = look_up(tile + STAGES + Rows::AHEAD);
+    const typename Rows::Index current = ahead;  // of tile + STAGES, looked up one tile ago
+    ahead = look_up(tile + STAGES + 1);
     float score[1][2][4];
 
     ptx::cp_async_wait_group<PENDING>();
@@ -219,9 +231,8 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
     copy_tile(k_smem, k_gmem, p.k_stride, tile + STAGES, current);
 
     cap_scores(score, p);
-    scale_scores(score, p.scale_log2);
     hide_scores(score, p, first_key(tile), keys_of, mask_of);
-    update_softmax(state, score);
+    update_softmax(state, score, p.scale_log2);
 
     ptx::cp_async_wait_group<PENDING>();
     __syncwarp();  // V of this tile is visible
@@ -232,7 +243,7 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
   // No copy is under way, the groups behind the last tile being empty, and every lane has read its rows of the last
   // tile: the warp's rows of stage 0 now hold its state, eight rows of O where sixteen of K were, eight where V was.
   float* acc_smem[2] = {reinterpret_cast<float*>(kv_smem), reinterpret_cast<float*>(kv_smem + STAGES * TILE)};
-  publish_state(state, p.group * p.qo_len - first_row, acc_smem, max_smem, sum_smem);
+  publish_state<HEAD_DIM, WARPS>(state, p.group * p.qo_len - first_row, acc_smem, max_smem, sum_smem);
   __syncthreads();  // all states are written
   store_partials<HEAD_DIM, WARPS, ROWS>(p, batch, kv_head, first_row, split, acc_smem, max_smem, sum_smem);
 }

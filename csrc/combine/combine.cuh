@@ -36,8 +36,9 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_
   float* lse_gmem = p.lse == nullptr ? nullptr : p.lse + row;
   const float sink = p.sinks == nullptr ? kNegInf : p.sinks[head];
 
-  ptx::griddepcontrol_launch_dependents();  // a kernel behind that can wait itself may take its place on the SMs
-  ptx::griddepcontrol_wait();               // the partials are written
+  ptx::griddepcontrol_wait();  // the partials are written
+  // not before: the next call's CTAs would share the SMs with this one's, several on some and none on others
+  ptx::griddepcontrol_launch_dependents();
   merge_row<T, HEAD_DIM>(source, p.num_splits, self, out_gmem, lse_gmem, sink);
 }
 

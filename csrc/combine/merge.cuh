@@ -59,7 +59,7 @@ SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<H
                             float* lse_gmem, float sink) {
   constexpr int VECTORS = MergeThread<HEAD_DIM>::VECTORS;
   constexpr int PART_LANES = MergeThread<HEAD_DIM>::PART_LANES;
-  constexpr int AHEAD = 4 * PART_LANES <= 32 ? 4 : 32 / PART_LANES;  // values of a thread under way before any weight
+  constexpr int AHEAD = 8 * PART_LANES <= 32 ? 8 : 32 / PART_LANES;  // values of a thread under way before any weight
   static_assert(AHEAD >= 1 && AHEAD * PART_LANES <= 32, "their weights lie in the lanes of a warp");
   SHARED_ARRAY(float4, acc_smem, SPARK_BLOCK);  // [PART_LANES, VECTORS]
 
@@ -76,6 +76,7 @@ SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<H
   }
 
   MergedRow merged = {mine.max, 0.0f};
+#pragma unroll 1
   for (int i = lane + 32; i < count; i += 32) merged.max = fmaxf(merged.max, source.weight(i).max);
   merged.max = warp_max(merged.max);
   if (sink != kNegInf) merged.max = fmaxf(merged.max, sink_to_log2(sink));
@@ -89,6 +90,7 @@ SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<H
     const float its_factor = __shfl_sync(kFullMask, factor, part % 32);
     if (part < num_parts && !(its_factor < 0.0f)) accumulate_part(acc, ahead[i], its_factor);
   }
+#pragma unroll 1
   for (int part = self.part_lane + AHEAD * PART_LANES; part < num_parts; part += PART_LANES) {
     const float its_factor = part_factor(source.weight(part), merged.max);
     if (!(its_factor < 0.0f)) accumulate_part(acc, source.values(part), its_factor);
@@ -96,6 +98,7 @@ SPARK_DEVICE void merge_row(const Source& source, int count, const MergeThread<H
   acc_smem[threadIdx.x] = acc;
 
   float sum = factor < 0.0f ? 0.0f : factor * mine.sum;
+#pragma unroll 1
   for (int i = lane + 32; i < count; i += 32) {
     const PartWeight part = source.weight(i);
     if (part.sum != 0.0f) sum += rescale_factor(part.max, merged.max) * part.sum;

@@ -8,14 +8,7 @@ from typing import Protocol
 
 from sparkctl.runtime.manifest import BuiltVariant
 
-# Rows of query that one CTA takes, per kernel: the M of m16n8k16, and the warps of the CUDA-core kernels.
-ROWS_PER_CTA = {
-    "attn_decode_split_kv_mma": 16,
-    "attn_decode_split_kv": 8,
-    "attn_paged_decode_split_kv_mma": 16,
-    "attn_paged_decode_split_kv": 8,
-    "fa_split_gqa": 8,
-}
+ROWS_WITHOUT_AXIS = 8  # rows of query that a CTA takes where they are no axis: the warps of the CUDA-core kernels
 TILE_AXES = ("block_kv", "tile")  # whichever a kernel has: the keys of its tile
 TILE_WITHOUT_AXIS = 32  # keys of a tile where neither is an axis: one per lane
 # Tensor cores first; of the CUDA-core kernels the first is for long-context GQA alone, see kernel_order.
@@ -35,10 +28,19 @@ GQA_TILE = 14  # the tile that the planner takes; others are chosen by name
 # merge. H200 sweep, docs/kernels/decode.md.
 BYTES_IN_FLIGHT_PER_SM = 64 * 1024
 
+# Tiles of the tensor-core kernels, by what the sweeps of docs/kernels/decode.md found fastest on an H200. MANY_CTAS is
+# where CTAs fill the device without splits.
+NARROW_TILE, TILE, WIDE_TILE = 32, 64, 128
+MANY_CTAS = 128
+SHORT_KV_LEN = 4096  # below, many CTAs are best with narrow tiles: more of them are under way on an SM
+FEW_KEYS = 64 * 1024  # of all kv heads: up to here paged decode has more from a cheap merge than from eight warps
+
 # Cost of a split in units of one tile's time: what a CTA spends before and after its tiles, and what one more split
 # adds to the merge. docs/kernels/decode.md has where they come from.
 CTA_OVERHEAD_TILES = 10.0
-MERGE_TILES_PER_SPLIT = 0.22
+MERGE_AT_ONCE = 16
+MERGE_TILES = (0.12, 0.2)  # for each split up to MERGE_AT_ONCE, and for each further one
+MERGE_TILES_WIDE = (0.2, 0.5)  # of WIDE_TILE
 
 
 class AttentionShape(Protocol):
@@ -120,9 +122,27 @@ def tile_size(variant: BuiltVariant) -> int:
     return next((int(variant.values[axis]) for axis in TILE_AXES if axis in variant.values), TILE_WITHOUT_AXIS)
 
 
-def passes_for(kernel: str, shape: DecodeShape) -> int:
+def rows_per_cta(variant: BuiltVariant) -> int:
+    """Packed query rows that a CTA takes."""
+    return int(variant.values.get("rows", ROWS_WITHOUT_AXIS))
+
+
+def passes_for(variant: BuiltVariant, shape: DecodeShape) -> int:
     """CTAs that share a kv head's keys because its packed query rows do not fit one."""
-    return -(-shape.group * shape.qo_len // ROWS_PER_CTA[kernel])
+    return -(-shape.group * shape.qo_len // rows_per_cta(variant))
+
+
+def wanted_tile(shape: DecodeShape) -> int:
+    """Keys of a tile that suit a shape on tensor cores, one warp for each 16.
+
+    Eight warps wait less for page look-ups and in long work, four merge sooner, two leave room for more CTAs.
+    """
+    ctas = shape.batch * shape.num_kv_heads
+    if ctas >= MANY_CTAS:
+        return NARROW_TILE if shape.kv_len < SHORT_KV_LEN else WIDE_TILE
+    if shape.page_size is None or ctas * shape.kv_len <= FEW_KEYS:
+        return TILE
+    return WIDE_TILE
 
 
 def accepted(variant: BuiltVariant, shape: AttentionShape) -> bool:
@@ -163,7 +183,7 @@ def choose_variant(
             v for v in variants if v.kernel == name and is_planned(v) and serves(v, family) and accepted(v, shape)
         ]
         if fitting:
-            return min(fitting, key=_preference)
+            return min(fitting, key=lambda variant: _preference(variant, shape))
     return None
 
 
@@ -181,30 +201,39 @@ def choice_reason(chosen: BuiltVariant, shape: DecodeShape, family: str) -> str:
     return f"{missing}; {path}: {'the long-context GQA path' if is_long_gqa(shape) else 'the last that is left'}"
 
 
-def _preference(variant: BuiltVariant) -> tuple[int, int, str]:
-    """A ring of BYTES_IN_FLIGHT_PER_SM and wide tiles first; of fa_split_gqa GQA_TILE and two stages."""
+def _preference(variant: BuiltVariant, shape: DecodeShape) -> tuple[int, int, int, int, str]:
+    """The fewest passes over the keys, the fewest rows, the wanted tile, a ring near BYTES_IN_FLIGHT_PER_SM.
+
+    Of fa_split_gqa GQA_TILE and two stages.
+    """
+    tile = tile_size(variant)
     if variant.kernel == GQA_KERNEL:
-        return (abs(tile_size(variant) - GQA_TILE), -int(variant.values["stages"]), variant.name)
-    return (abs(variant.dynamic_smem_bytes - BYTES_IN_FLIGHT_PER_SM), -tile_size(variant), variant.name)
+        return (0, 0, abs(tile - GQA_TILE), -int(variant.values["stages"]), variant.name)
+    away = max(tile, wanted_tile(shape)) // min(tile, wanted_tile(shape))
+    ring = abs(variant.dynamic_smem_bytes - BYTES_IN_FLIGHT_PER_SM)
+    return (passes_for(variant, shape), rows_per_cta(variant), away, ring, variant.name)
 
 
-def plan_splits(*, work: int, tiles: int, slots: int) -> int:
-    """Number of splits that minimises waves × (tiles / n + overhead) + merge × n.
+def plan_splits(*, work: int, tiles: int, slots: int, tile: int = TILE) -> int:
+    """Number of splits that minimises waves × (tiles / n + overhead) + merge(n).
 
-    work: CTAs of one split (batch × kv heads × passes); tiles: along the longest sequence; slots: CTAs that the device
-    works on at full speed. Pure and monotone in nothing: the cost is evaluated for every n up to the tiles.
+    work: CTAs of one split (batch × kv heads × passes); tiles: of `tile` keys, along the longest sequence; slots: CTAs
+    that the device works on at full speed. Pure and monotone in nothing: the cost is evaluated for every n up to the
+    tiles.
     """
     if tiles <= 1 or work < 1:
         return 1
     limit = min(tiles, max(1, 4 * slots // work), 1024)
-    costs = {n: _split_cost(n, work=work, tiles=tiles, slots=slots) for n in range(1, limit + 1)}
+    costs = {n: _split_cost(n, work=work, tiles=tiles, slots=slots, tile=tile) for n in range(1, limit + 1)}
     best = min(costs, key=lambda n: (costs[n], n))
     return normalise_splits(best, tiles=tiles)
 
 
-def _split_cost(splits: int, *, work: int, tiles: int, slots: int) -> float:
+def _split_cost(splits: int, *, work: int, tiles: int, slots: int, tile: int) -> float:
     waves = -(-work * splits // slots)
-    return waves * (-(-tiles // splits) + CTA_OVERHEAD_TILES) + MERGE_TILES_PER_SPLIT * splits
+    each, further = MERGE_TILES_WIDE if tile == WIDE_TILE else MERGE_TILES
+    merge = each * min(splits, MERGE_AT_ONCE) + further * max(0, splits - MERGE_AT_ONCE)
+    return waves * (-(-tiles // splits) + CTA_OVERHEAD_TILES) + merge
 
 
 def busy_ctas(variant: BuiltVariant) -> int:
@@ -232,13 +261,13 @@ def plan_decode(
     num_splits: int | None = None,
 ) -> DecodePlan:
     """The launch for a shape: splits (given, or planned), grid and waves."""
-    passes = passes_for(variant.kernel, shape)
+    passes = passes_for(variant, shape)
     ctas = busy_ctas(variant)
     slots = sm_count * ctas
     work = shape.batch * shape.num_kv_heads * passes
     tiles = -(-shape.kv_len // tile_size(variant))
     if num_splits is None:
-        splits = plan_splits(work=work, tiles=tiles, slots=slots)
+        splits = plan_splits(work=work, tiles=tiles, slots=slots, tile=tile_size(variant))
         reason = f"{work} CTAs a split and {tiles} tiles on {sm_count} SMs × {ctas} CTAs"
     else:
         splits = num_splits

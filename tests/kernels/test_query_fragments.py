@@ -15,7 +15,8 @@ from sparkctl.testing.model import DecodeCase
 from sparkctl.testing.prepare import Target
 
 REGISTRY = load_registry(find_project(None) / "flags.yaml")
-RESIDENT = "attn_decode_split_kv_mma.bf16.d64"
+RESIDENT = "attn_decode_split_kv_mma.bf16.d64"  # 8 rows a CTA
+RELOAD = f"{RESIDENT}.reload.r16"
 CASES = (
     DecodeCase((300,), num_kv_heads=2, group=4, num_splits=2),  # several warps, odd numbers of tiles
     DecodeCase((129, 0, 70), group=5, qo_len=4, num_splits=3, causal=True, slack=3),  # a second pass of four rows
@@ -25,7 +26,7 @@ CASES = (
 
 @cache
 def emulator() -> Library:
-    variants = select_variants(REGISTRY, [RESIDENT, f"{RESIDENT}.reload", "attn_combine.bf16.d64"])
+    variants = select_variants(REGISTRY, [RESIDENT, RELOAD, "attn_combine.bf16.d64"])
     return load_library(ensure_built(REGISTRY, variants, arch=DEFAULT_ARCH, backend="emulator"))
 
 
@@ -39,4 +40,4 @@ def memory_of(name: str, case: DecodeCase) -> list[bytes]:
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 def test_reloading_the_query_changes_no_bit(case: DecodeCase) -> None:
     emulator().configure_emulator()
-    assert memory_of(f"{RESIDENT}.reload", case) == memory_of(RESIDENT, case)
+    assert memory_of(RELOAD, case) == memory_of(RESIDENT, case)

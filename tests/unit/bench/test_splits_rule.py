@@ -68,7 +68,7 @@ def test_cases_with_equal_splits_are_named_and_not_measured(
     assert [case.kv_len for case in equal] == [64]
     assert [(row.arm, row.variant, row.num_splits) for row in rows] == [
         ("rule=old", "attn_decode_split_kv_mma.bf16.d64.s4", 4),
-        ("rule=new", "attn_decode_split_kv_mma.bf16.d64.s4", 8),
+        ("rule=new", "attn_decode_split_kv_mma.bf16.d64.s4", 16),
     ]
     first, second = capsys.readouterr().out.splitlines()
     assert first == "1 × 64, 32/8, d64, bf16             1 → 1    the same splits"

@@ -32,11 +32,12 @@ def built(kernel: str, dtype: str = "bf16", head_dim: int = 128, *, smem: int = 
     return BuiltVariant(name, kernel, "decode", values, ACCEPTS, 128, smem, 0, 64, 4)
 
 
-def mma(head_dim: int) -> list[BuiltVariant]:
+def mma(head_dim: int, kernel: str = "attn_decode_split_kv_mma") -> list[BuiltVariant]:
     return [
-        built("attn_decode_split_kv_mma", head_dim=head_dim, smem=4 * s * kv * head_dim, stages=s, block_kv=kv)
+        built(kernel, head_dim=head_dim, smem=4 * s * kv * head_dim, stages=s, block_kv=kv, rows=rows)
         for s in (1, 2, 4)
-        for kv in (32, 64)
+        for kv in (32, 64, 128)
+        for rows in (8, 16)
     ]
 
 
@@ -63,12 +64,44 @@ def shape(**changes: int | str) -> DecodeShape:
 
 
 @pytest.mark.parametrize(("head_dim", "stages"), [(64, 4), (96, 2), (128, 2), (192, 1), (256, 1)])
-def test_tensor_cores_a_ring_of_64_kib_and_the_wide_tile_come_first(head_dim: int, stages: int) -> None:
+def test_tensor_cores_and_a_ring_of_64_kib_come_first(head_dim: int, stages: int) -> None:
     scalar = built("attn_decode_split_kv", head_dim=head_dim)
     chosen = choose_variant([scalar, *mma(head_dim)], shape(head_dim=head_dim))
     assert chosen is not None
     assert chosen.kernel == "attn_decode_split_kv_mma"
-    assert (chosen.values["stages"], chosen.values["block_kv"]) == (stages, 64)
+    assert (chosen.values["stages"], chosen.values["block_kv"], chosen.values["rows"]) == (stages, 64, 8)
+
+
+@pytest.mark.parametrize(
+    ("page_size", "batch", "kv_len", "tile"),
+    [
+        (None, 1, 1024, 64),
+        (None, 8, 16384, 64),
+        (None, 15, 4096, 64),
+        (None, 16, 4096, 128),  # 128 CTAs without a split
+        (None, 16, 4095, 32),
+        (16, 1, 4096, 64),
+        (16, 1, 8192, 64),
+        (16, 1, 8193, 128),  # more than 64k keys of all heads
+        (16, 8, 4096, 128),
+        (16, 64, 1024, 32),
+        (16, 64, 4096, 128),
+    ],
+)
+def test_the_tile_follows_the_work(page_size: int | None, batch: int, kv_len: int, tile: int) -> None:
+    operator = "decode" if page_size is None else "paged_decode"
+    variants = mma(128, f"attn_{operator}_split_kv_mma")
+    asked = shape(batch=batch, kv_len=kv_len, page_size=page_size)  # type: ignore[arg-type]
+    chosen = choose_variant(variants, asked, family=operator)
+    assert chosen is not None
+    assert (chosen.values["block_kv"], chosen.values["stages"], chosen.values["rows"]) == (tile, 128 // tile, 8)
+
+
+@pytest.mark.parametrize(("heads", "qo_len", "rows"), [(32, 1, 8), (64, 1, 8), (72, 1, 16), (32, 2, 8), (32, 4, 16)])
+def test_the_fewest_passes_come_before_the_fewest_rows(heads: int, qo_len: int, rows: int) -> None:
+    chosen = choose_variant(mma(128), shape(num_qo_heads=heads, qo_len=qo_len))
+    assert chosen is not None
+    assert chosen.values["rows"] == rows
 
 
 def test_cuda_cores_are_chosen_where_no_tensor_core_variant_accepts_the_shape() -> None:
@@ -179,9 +212,11 @@ def test_no_variant_accepts_another_dtype_a_large_group_or_a_long_query() -> Non
 
 
 def test_passes_round_up_for_groups_that_do_not_fill_a_cta() -> None:
-    assert passes_for("attn_decode_split_kv_mma", shape(num_qo_heads=40)) == 1  # 5 rows
-    assert passes_for("attn_decode_split_kv_mma", shape(num_qo_heads=24, qo_len=6)) == 2  # 18 rows
-    assert passes_for("attn_decode_split_kv", shape(num_qo_heads=56, qo_len=2)) == 2  # 14 rows
+    eight, sixteen = (built("attn_decode_split_kv_mma", rows=rows) for rows in (8, 16))
+    assert passes_for(eight, shape(num_qo_heads=40)) == 1  # 5 rows
+    assert passes_for(eight, shape(num_qo_heads=24, qo_len=6)) == 3  # 18 rows
+    assert passes_for(sixteen, shape(num_qo_heads=24, qo_len=6)) == 2
+    assert passes_for(SCALAR, shape(num_qo_heads=56, qo_len=2)) == 2  # 14 rows
 
 
 def test_work_that_fills_the_device_is_not_split() -> None:
@@ -222,7 +257,7 @@ def test_an_sm_takes_as_many_ctas_as_hold_64_kib_of_tiles() -> None:
 @pytest.mark.parametrize(
     ("work", "kv_len", "splits"),
     [
-        (8, 1024, 8),
+        (8, 1024, 16),
         (8, 4096, 16),
         (4, 4096, 16),
         (8, 16384, 16),
@@ -235,6 +270,11 @@ def test_an_sm_takes_as_many_ctas_as_hold_64_kib_of_tiles() -> None:
 )
 def test_the_planned_splits_are_the_best_of_the_h200_sweep(work: int, kv_len: int, splits: int) -> None:
     assert plan_splits(work=work, tiles=kv_len // 64, slots=132) == splits
+
+
+@pytest.mark.parametrize(("work", "kv_len", "splits"), [(8, 16384, 16), (4, 16384, 16), (64, 4096, 2), (256, 16384, 1)])
+def test_the_planned_splits_of_wide_tiles_are_the_best_of_the_h200_sweep(work: int, kv_len: int, splits: int) -> None:
+    assert plan_splits(work=work, tiles=kv_len // 128, slots=132, tile=128) == splits
 
 
 def test_a_plan_says_its_grid_and_keeps_given_splits() -> None:
