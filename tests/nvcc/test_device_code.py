@@ -22,7 +22,12 @@ BODIES = {
     "fa_split_gqa": ("split_gqa.cuh", "reduce_split_gqa<bf16, 128, 14, 2, ContiguousRows>", 256, 14336),
     "fa_split_gqa, one stage": ("split_gqa.cuh", "reduce_split_gqa<fp16, 96, 14, 1, ContiguousRows>", 256, 5376),
     "fa_split_gqa, pages": ("split_gqa.cuh", "reduce_split_gqa<bf16, 64, 14, 2, PagedRows>", 256, 7168),
-    "split_kv_mma": ("split_kv_mma.cuh", "reduce_split_kv_mma<bf16, 128, 2, 64, ContiguousRows, QFrag::resident, 8>", 128, 65536),
+    "split_kv_mma": (
+        "split_kv_mma.cuh",
+        "reduce_split_kv_mma<bf16, 128, 2, 64, ContiguousRows, QFrag::resident, 8>",
+        128,
+        65536,
+    ),
     "split_kv_mma, reload": (
         "split_kv_mma.cuh",
         "reduce_split_kv_mma<fp16, 64, 2, 64, ContiguousRows, QFrag::reload, 16>",

@@ -2,6 +2,7 @@
 #include "harness.h"
 #include "ptx/cp_async.h"
 #include "ptx/ld_global.h"
+#include "ptx/prefetch.h"
 
 using namespace spark;
 using namespace spark::test;
@@ -27,7 +28,13 @@ __global__ void __launch_bounds__(kThreads) stream_kernel(const __grid_constant_
   const auto fill = [&](int tile) {
     const bool valid = tile < kTiles;
     const float* source = p.in + (valid ? tile : 0) * kTile + i * 4;
-    ptx::cp_async_cg_16(tile_smem + tile % 2 * kTile + i * 4, source, valid);
+    ptx::prefetch_l2(source);
+    float* target = tile_smem + tile % 2 * kTile + i * 4;
+    if (tile % 2 == 0) {
+      ptx::cp_async_cg_16(target, source, valid);
+    } else {
+      ptx::cp_async_cg_16_evict_first(target, source, valid);
+    }
     ptx::cp_async_commit_group();
   };
   fill(0);
