@@ -1,8 +1,8 @@
 // One warp's share of decode on tensor cores: ROWS packed query rows against 16 keys of a tile.
 //
-// S = Q K^T has the queries along M, as in mma_tile.cuh. O is kept transposed, O^T = V^T P^T, the queries along N: eight
-// rows then cost half of the products and half of the accumulators that sixteen do, and the score fragments are the B
-// fragments of P^T as they lie.
+// S = Q K^T has the queries along M, as in mma_tile.cuh. O is kept transposed, O^T = V^T P^T, the queries along N:
+// eight rows then cost half of the products and half of the accumulators that sixteen do, and the score fragments are
+// the B fragments of P^T as they lie.
 #pragma once
 
 #include "attention/mma_tile.cuh"
@@ -45,8 +45,8 @@ SPARK_DEVICE void multiply_qk_16_keys(float (&score)[1][2][4], const Query& quer
     ptx::ldmatrix_x4(k_frag, rows.at(k_smem, 2 * k));
     const uint32_t low[2] = {k_frag[0], k_frag[1]};
     const uint32_t high[2] = {k_frag[2], k_frag[3]};
-    float(&first)[4] = k % 2 == 0 ? score[0][0] : other[0];
-    float(&second)[4] = k % 2 == 0 ? score[0][1] : other[1];
+    float (&first)[4] = k % 2 == 0 ? score[0][0] : other[0];
+    float (&second)[4] = k % 2 == 0 ? score[0][1] : other[1];
     ptx::mma_m16n8k16<T>(first, q_frag, low, first);
     ptx::mma_m16n8k16<T>(second, q_frag, high, second);
   }
@@ -66,8 +66,8 @@ SPARK_DEVICE void update_softmax(DecodeState<HEAD_DIM, ROWS>& state, float (&sco
   bool moved = false;
 #pragma unroll
   for (int half = 0; half < HALVES; ++half) {
-    const float(&low)[4] = score[0][0];
-    const float(&high)[4] = score[0][1];
+    const float (&low)[4] = score[0][0];
+    const float (&high)[4] = score[0][1];
     const float own = fmaxf(fmaxf(low[2 * half], low[2 * half + 1]), fmaxf(high[2 * half], high[2 * half + 1]));
     const float max = fmaxf(state.max[half], quad_max(own) * scale);
     factor[half] = rescale_factor(state.max[half], max);

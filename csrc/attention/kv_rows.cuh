@@ -47,9 +47,7 @@ struct PagedRows {
   };
 
   SPARK_DEVICE PagedRows(const AttentionParams& p, int batch)
-      : table_(p.page_table + batch * p.page_table_stride),
-        page_size_(p.page_size),
-        num_pages_(p.num_pages) {
+      : table_(p.page_table + batch * p.page_table_stride), page_size_(p.page_size), num_pages_(p.num_pages) {
     shift_ = (page_size_ & (page_size_ - 1)) == 0 ? 31 - __clz(page_size_) : -1;
   }
 
@@ -69,7 +67,8 @@ struct PagedRows {
     return {page, kv - entry * page_size_};
   }
 
-  // The page table of the keys [begin, end) into L2, by the whole CTA: no look-up of them waits for DRAM. Reads nothing.
+  // The page table of the keys [begin, end) into L2, by the whole CTA: no look-up of them waits for DRAM. Reads
+  // nothing.
   SPARK_DEVICE void prefetch(int begin, int end) const {
     constexpr int LINE = 128 / sizeof(int32_t);
     if (begin >= end) return;

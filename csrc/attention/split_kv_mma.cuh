@@ -6,8 +6,8 @@
 // state, so the main loop has no CTA barrier. The warps' states are merged once, in shared memory, at the end.
 #pragma once
 
-#include "attention/kv_rows.cuh"
 #include "attention/decode_tile.cuh"
+#include "attention/kv_rows.cuh"
 #include "common/memory.h"
 #include "ptx/griddepcontrol.h"
 
@@ -33,7 +33,8 @@ struct Query<T, HEAD_DIM, QFrag::resident> {
 #pragma unroll
     for (int k = 0; HALVES == 1 && k < HEAD_DIM / 16; ++k) {
       frag[k][1] = frag[k][3] = 0u;
-      asm("" : "+r"(frag[k][1]), "+r"(frag[k][3]));  // held: mma takes four registers in a row, else copied for each tile
+      asm(""
+          : "+r"(frag[k][1]), "+r"(frag[k][3]));  // held: mma takes four registers in a row, else copied for each tile
     }
 #pragma unroll
     for (int half = 0; half < HALVES; ++half) {
@@ -166,7 +167,7 @@ SPARK_DEVICE void reduce_split_kv_mma(const DecodeParams& p) {
                              typename Rows::Index mine) {
     if (tile < num_tiles) {
       copy_rows_async<T, HEAD_DIM, MMA_ROWS, Rows, true>(tile_smem + tile % STAGES * TILE, base_gmem, stride, mine,
-                                                   first_key(tile), range.end);
+                                                         first_key(tile), range.end);
     }
     ptx::cp_async_commit_group();  // empty past the last tile, so that groups keep counting tiles
   };

@@ -22,10 +22,9 @@ Status launch_attn_decode_split_kv_mma(const void* params, void* stream) {
   const DecodeParams& p = *static_cast<const DecodeParams*>(params);
   const Status checked = check_decode(p);
   if (checked.code != STATUS_OK) return checked;
-  return SPARK_LAUNCH(
-      (attn_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV, QFrag::SPARK_Q_FRAG,
-                                       SPARK_ROWS>),
-      decode_launch_config(p, SPARK_ROWS, stream), p);
+  return SPARK_LAUNCH((attn_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV,
+                                                       QFrag::SPARK_Q_FRAG, SPARK_ROWS>),
+                      decode_launch_config(p, SPARK_ROWS, stream), p);
 }
 
 SPARK_REGISTER_VARIANT("decode", launch_attn_decode_split_kv_mma);

@@ -21,8 +21,7 @@ Status launch_attn_paged_decode_split_kv_mma(const void* params, void* stream) {
   const Status checked = check_paged_decode(p);
   if (checked.code != STATUS_OK) return checked;
   return SPARK_LAUNCH(
-      (attn_paged_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV,
-                                             SPARK_ROWS>),
+      (attn_paged_decode_split_kv_mma_kernel<SPARK_DTYPE, SPARK_HEAD_DIM, SPARK_STAGES, SPARK_BLOCK_KV, SPARK_ROWS>),
       decode_launch_config(p, SPARK_ROWS, stream), p);
 }
 
