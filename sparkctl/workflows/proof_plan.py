@@ -74,10 +74,16 @@ class ProofPlan:
 
 
 def plan_proof(registry: Registry, request: ProofRequest, arch: Arch, backend: Backend = "cuda") -> ProofPlan:
-    """UsageError where the arms are not two, or where a case has no kernel that they reach."""
+    """UsageError where the arms are not two of one build, or where a case has no kernel that they reach."""
     if len(request.ab.values) != 2:
         given = f"--ab {request.ab.name}={','.join(request.ab.values)}"
         raise UsageError(f"{given}: a proof holds two values", hint="before and after: --ab NAME=BEFORE,AFTER")
+    flag = registry.flags.get(request.ab.name)
+    if flag is not None and flag.kind != "runtime":
+        raise UsageError(
+            f"--ab {flag.name}: a flag of kind {flag.kind} is compiled in, and a proof tests one build",
+            hint=f"sparkctl test, accuracy and regs with --set {flag.name}=VALUE for each value, sparkctl bench --ab",
+        )
     bench = BenchRequest(
         cases=request.cases,
         patterns=request.patterns,

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from proof_parts import CLEAN, FakeParts, Prove, prove_with
 
-from sparkctl.bench.ab import Bits
+from sparkctl.arch import Arch
+from sparkctl.bench.ab import Ab, Bits
+from sparkctl.bench.axes import DecodeCase, Heads
 from sparkctl.bench.faults import DeviceLost
 from sparkctl.bench.results import Stamp
-from sparkctl.errors import WorkFailed
+from sparkctl.errors import UsageError, WorkFailed
+from sparkctl.registry import load_registry
 from sparkctl.testing.precision import Precision
 from sparkctl.workflows import proof as workflow
+from sparkctl.workflows.proof_plan import ProofRequest, plan_proof
 
 FAPIPE = ("--ab", "FAPIPE=0,1")
 FIRST = "1 × 4k, 32/8, d128, bf16"
@@ -505,3 +509,10 @@ def test_wrong_usage_says_what_and_what_next(prove: Prove, parts: FakeParts, wor
     assert shown.code == 2
     assert shown.err.startswith(message)
     assert parts.ran == []
+
+
+def test_a_flag_that_is_compiled_in_is_not_two_arms_of_one_build() -> None:
+    """Both arms would be the same build, tested once."""
+    request = ProofRequest(Ab("min_blocks", ("1", "2")), (DecodeCase(1, 4096, Heads(32, 8), 128),))
+    with pytest.raises(UsageError, match="--ab min_blocks: a flag of kind define is compiled in"):
+        plan_proof(load_registry(Path(__file__).resolve().parents[2]), request, Arch(9, 0))
