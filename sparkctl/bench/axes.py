@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from sparkctl.errors import UsageError
 
@@ -18,6 +18,17 @@ L2_MODES: tuple[str, ...] = get_args(L2Mode)
 ELEMENT_BYTES = 2  # bf16 and fp16
 LARGEST = 2**31 - 1
 
+CASE_FORM = "batch x kv_len, heads, head_dim, as in 8 x 16k, 32/8, d128, or with more: …, bf16, pages of 16, hot L2"
+
+_SHAPE = re.compile(r"(\S+)\s*[x×]\s*(\S+)")
+_MORE: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("dtype", re.compile("|".join(DTYPES))),
+    ("page_size", re.compile(r"pages of (\S+)")),
+    ("qo_len", re.compile(r"qo_len (\S+)")),
+    ("causal", re.compile(r"causal")),
+    ("num_splits", re.compile(r"(\S+) splits")),
+    ("l2", re.compile(r"(cold|hot) L2")),
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1024, "m": 1024 * 1024}
 _Item = TypeVar("_Item")
@@ -101,12 +112,17 @@ def span_cases(
         for dtype, dim, head, seq, batch, page in spans
     ]
     for case in cases:
-        if case.causal and case.qo_len > case.kv_len:
-            raise UsageError(
-                f"--causal with qo_len {case.qo_len} and kv_len {case.kv_len} leaves queries without a key",
-                hint="a kv_len of at least qo_len",
-            )
+        check_causal(case)
     return tuple(dict.fromkeys(cases))
+
+
+def check_causal(case: DecodeCase) -> None:
+    """UsageError where the mask leaves a query nothing to attend to."""
+    if case.causal and case.qo_len > case.kv_len:
+        raise UsageError(
+            f"--causal with qo_len {case.qo_len} and kv_len {case.kv_len} leaves queries without a key",
+            hint="a kv_len of at least qo_len",
+        )
 
 
 def parse_size(text: str) -> int:
@@ -158,3 +174,42 @@ def parse_list(text: str, parse: Callable[[str], _Item], *, option: str) -> tupl
             raise UsageError(f"{option}: {part} is written twice{same}", hint="each value once")
         items[item] = part
     return tuple(items)
+
+
+def parse_case(text: str) -> tuple[DecodeCase, frozenset[str]]:
+    """A label read back, and the fields that it states: dtype, qo_len, causal, num_splits and l2 may be left out.
+
+    UsageError for anything that no label says, or says twice.
+    """
+    first, *parts = (part.strip() for part in text.split(","))
+    shape = _SHAPE.fullmatch(first)
+    if shape is None or len(parts) < 2 or not parts[1].startswith("d"):
+        raise UsageError(f"'{text}' is not a case", hint=CASE_FORM)
+    batch, kv_len = _positive(shape[1], "batch"), _positive(shape[2], "kv_len")
+    case = DecodeCase(batch, kv_len, parse_heads(parts[0]), _positive(parts[1][1:], "head_dim"))
+    stated = {"batch", "kv_len", "heads", "head_dim", "page_size"}
+    seen: set[str] = set()
+    for part in parts[2:]:
+        field, value = _read_more(part)
+        if field in seen:
+            raise UsageError(f"'{part}': {field} is said twice", hint=CASE_FORM)
+        seen.add(field)
+        case = replace(case, **{field: value})
+    return case, frozenset(stated | seen)
+
+
+def _read_more(part: str) -> tuple[str, Any]:
+    """What stands behind the shape: a field of DecodeCase and its value."""
+    for field, pattern in _MORE:
+        if match := pattern.fullmatch(part):
+            if field == "causal":
+                return field, True
+            word = match[match.lastindex or 0]
+            return field, word if field in ("dtype", "l2") else _positive(word, field)
+    raise UsageError(f"'{part}' is nothing that a case says", hint=CASE_FORM)
+
+
+def _positive(text: str, what: str) -> int:
+    if (number := parse_size(text)) < 1:
+        raise UsageError(f"{what} '{text}' is less than 1", hint=CASE_FORM)
+    return number

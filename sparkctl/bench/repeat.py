@@ -24,7 +24,7 @@ def repeat_command(row: Row, run: Run) -> str | None:
     patterns = _patterns_of(row, run, patterns, narrowed="--where" in options or "--suite" in options)
     keep = NOT_FOR_ONE_ROW - ({"--where"} if run.ab is not None else frozenset())
     left = {name: values for name, values in options.items() if name not in keep}
-    case = {name: [value] for name, value in _case_options(row, left).items()}
+    case = {name: [value] for name, value in _case_options(row, left, by_suite="--suite" in options).items()}
     left = {**case, **{name: values for name, values in left.items() if name not in case}}
     rest = [word for name, values in left.items() for value in values for word in _option(name, value)]
     return shlex.join([*PROGRAM, *patterns, *rest])
@@ -54,7 +54,7 @@ def _patterns_of(row: Row, run: Run, patterns: list[str], *, narrowed: bool) -> 
     return [row.kernel] if patterns else []
 
 
-def _case_options(row: Row, given: dict[str, list[str | None]]) -> dict[str, str | None]:
+def _case_options(row: Row, given: dict[str, list[str | None]], *, by_suite: bool) -> dict[str, str | None]:
     case = row.case
     options: dict[str, str | None] = {
         "--seq": format_size(case.kv_len),
@@ -65,6 +65,10 @@ def _case_options(row: Row, given: dict[str, list[str | None]]) -> dict[str, str
     }
     if case.page_size is not None or "--page-size" in given:
         options["--page-size"] = "none" if case.page_size is None else str(case.page_size)
-    if "--l2" in given:
+    if by_suite:  # where no option need have said these
+        options |= {"--qo-len": str(case.qo_len)} if case.qo_len != 1 else {}
+        options |= {"--causal": None} if case.causal else {}
+        options |= {"--num-splits": str(case.num_splits)} if case.num_splits is not None else {}
+    if by_suite or "--l2" in given:
         options["--l2"] = case.l2
     return options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparkctl.cli.bench_cases import CASE_PARAMETERS, read_axes
 from sparkctl.cli.bench_output import Output, prepare, remember, show_history, show_run, show_saved
 from sparkctl.cli.options import (
     Json,
@@ -15,6 +16,7 @@ from sparkctl.cli.options import (
     Sets,
     Where,
     cli_context,
+    complete_suites,
     load_project,
     parse_where,
     runtime_flags,
@@ -31,7 +33,13 @@ Without KERNEL the operator chooses, as it would in a program. Cold L2, CUDA gra
 --ab measures arms that differ in one axis, in num_splits or in a run-time flag, in the same rounds.
 
 \b
+Suites: decode, paged, short; as in models: llama3-8b, llama3-70b,
+qwen3-30b-a3b, gemma. `sparkctl flags list` shows them.
+
+\b
 Examples:
+  sparkctl bench --suite decode                 15 cases, batch 1 to 64
+  sparkctl bench --suite llama3-8b,gemma --batch 1
   sparkctl bench --seq 16k                      batch 1 and 8, 32/8 heads
   sparkctl bench --seq 4k,16k --batch 1,8 --heads 32/8,32/4
   sparkctl bench attn_decode_split_kv_mma --where stages=1,2,4
@@ -66,6 +74,15 @@ MEASURED_ONLY = {
     "no_plot": "--no-plot",
 }
 
+SuiteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="LIST",
+        help="Cases of flags.yaml by name; --batch and the like narrow them.",
+        autocompletion=complete_suites,
+    ),
+]
 Seq = Annotated[str, typer.Option("--seq", metavar="LIST", help="kv_len; sizes such as 4k,16k.")]
 Batch = Annotated[str, typer.Option("--batch", metavar="LIST", help="Sequences in a call.")]
 HeadsOption = Annotated[str, typer.Option("--heads", metavar="Q/KV", help="Query heads / kv heads; a list too.")]
@@ -130,6 +147,7 @@ def register(app: typer.Typer) -> None:
 def bench(
     ctx: typer.Context,
     kernels: Kernels = None,
+    suite: SuiteOption = None,
     seq: Seq = "4k,16k",
     batch: Batch = "1,8",
     heads: HeadsOption = "32/8",
@@ -167,7 +185,9 @@ def bench(
     if history is not None:
         show_history(ctx, history, output, plot)
         return
-    cases = _cases(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2)
+    axes_given = frozenset(name for name in CASE_PARAMETERS if _is_given(ctx, name))
+    spoken = read_axes(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2)
+    cases = spoken.span() if suite is None else spoken.of_suites(cli_context(ctx).project, suite, axes_given)
     if estimate is not None:
         _refuse_what_an_estimate_ignores(ctx)
         _show_estimates(ctx, cases, estimate, json=json, other=csv or markdown)
@@ -187,12 +207,16 @@ def bench(
     parsed = None if ab is None else parse_ab(registry, ab)
     flags = runtime_flags(registry, sets, without=None if parsed is None else parsed.name)
     patterns = (*(kernels or ()), *(variant or ()))
-    words = [*patterns, "--seq", seq, "--batch", batch, "--heads", heads, "--head-dim", head_dim, "--dtype", dtype]
-    words += ["--page-size", page_size] if page_size is not None else []
+    words = [*patterns, *(["--suite", suite] if suite is not None else [])]
+    shape = {"seq": seq, "batch": batch, "heads": heads, "head_dim": head_dim, "dtype": dtype, "page_size": page_size}
+    for name, text in shape.items():
+        if text is not None and (suite is None or name in axes_given):  # given, it narrows a suite
+            words += [f"--{name.replace('_', '-')}", text]
     words += ["--qo-len", str(qo_len)] if qo_len != 1 else []
     words += ["--causal"] if causal else []
     words += ["--num-splits", str(num_splits)] if num_splits is not None else []
-    words += ["--l2", l2, "--peers", peers, "--budget", f"{budget:g}", "--profile", profile]
+    words += ["--l2", l2] if suite is None or "l2" in axes_given else []
+    words += ["--peers", peers, "--budget", f"{budget:g}", "--profile", profile]
     words += ["--ab", ab] if ab is not None else []
     words += [word for name, values in axes.items() for word in ("--where", f"{name}={','.join(values)}")]
     words += [word for name, value in {**sets, **flags}.items() for word in ("--set", f"{name}={value}")]
@@ -205,7 +229,8 @@ def bench(
         profile=profile,
         sets={name: value for name, value in sets.items() if name not in flags},
         flags=flags,
-        pages_given=page_size is not None,
+        pages_given=page_size is not None or (suite is not None and any(case.page_size for case in cases)),
+        by_suite=suite is not None,
         ab=parsed,
         command=shlex.join(["sparkctl", "bench", *words]),
     )
@@ -216,57 +241,6 @@ def bench(
 def _is_given(ctx: typer.Context, parameter: str) -> bool:
     source = ctx.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def _cases(
-    seq: str,
-    batch: str,
-    heads: str,
-    head_dim: str,
-    dtype: str,
-    page_size: str | None,
-    qo_len: int,
-    causal: bool,
-    num_splits: int | None,
-    l2: str,
-) -> tuple[DecodeCase, ...]:
-    from dataclasses import replace
-
-    from sparkctl.bench.axes import DTYPES, L2_MODES, parse_heads, parse_list, parse_size, span_cases
-    from sparkctl.registry.suggest import did_you_mean
-
-    def one_of(known: tuple[str, ...], option: str, text: str) -> str:
-        if text not in known:
-            raise UsageError(f"{option}: unknown value '{text}'", hint=did_you_mean(text, known))
-        return text
-
-    def positive(text: str, option: str = "") -> int:
-        if (number := parse_size(text)) < 1:
-            hint = "a benchmark needs a key and a sequence at least" if option else None
-            raise UsageError(f"{option}: '{text}' is less than 1".removeprefix(": "), hint=hint)
-        return number
-
-    def page(text: str) -> int | None:
-        try:
-            return None if text.strip() == "none" else positive(text)
-        except UsageError as error:
-            raise UsageError(
-                f"--page-size: {error.message}", hint="keys of a page, as in 1,16,64; none: contiguous"
-            ) from error
-
-    modes = parse_list(l2, lambda text: one_of(L2_MODES, "--l2", text.strip()), option="--l2")
-    cases = span_cases(
-        seqs=parse_list(seq, lambda text: positive(text, "--seq"), option="--seq"),
-        batches=parse_list(batch, lambda text: positive(text, "--batch"), option="--batch"),
-        heads=parse_list(heads, parse_heads, option="--heads"),
-        head_dims=parse_list(head_dim, positive, option="--head-dim"),
-        dtypes=parse_list(dtype, lambda text: one_of(DTYPES, "--dtype", text.strip()), option="--dtype"),
-        page_sizes=(None,) if page_size is None else parse_list(page_size, page, option="--page-size"),
-        qo_len=qo_len,
-        causal=causal,
-        num_splits=num_splits,
-    )
-    return tuple(replace(case, l2="hot" if mode == "hot" else "cold") for case in cases for mode in modes)
 
 
 def _peers(text: str) -> tuple[str, ...]:

@@ -84,6 +84,11 @@ def complete_kernels(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in _registry_names(context, "kernels") if name.startswith(incomplete)]
 
 
+def complete_suites(context: typer.Context, incomplete: str) -> list[str]:
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in _registry_names(context, "suites") if name.startswith(last)]
+
+
 def _complete_profiles(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in _registry_names(context, "profiles") if name.startswith(incomplete)]
 

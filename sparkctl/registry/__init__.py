@@ -13,6 +13,7 @@ from sparkctl.registry.model import (
     Range,
     Registry,
     ResolvedFlags,
+    Suite,
     Variant,
 )
 from sparkctl.registry.resolve import resolve_flags
@@ -30,6 +31,7 @@ __all__ = [
     "Range",
     "Registry",
     "ResolvedFlags",
+    "Suite",
     "Variant",
     "evaluate",
     "find_project",

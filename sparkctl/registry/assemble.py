@@ -11,6 +11,7 @@ from sparkctl.errors import UsageError
 from sparkctl.registry.assemble_kernel import assemble_kernel
 from sparkctl.registry.assemble_profile import IDENTIFIER, assemble_profiles
 from sparkctl.registry.assemble_sets import assemble_sets, scalar_text
+from sparkctl.registry.assemble_suite import assemble_suites
 from sparkctl.registry.document import KeyPath
 from sparkctl.registry.model import Flag, Kernel, Range, Registry
 from sparkctl.registry.naming import MAX_NAME, Naming
@@ -41,7 +42,8 @@ def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems, *, str
         kernels[name] = assemble_kernel(name, kernel, sets, arch_sets, problems)
     _check_sources(spec, file.parent, problems, strict)
     _check_macros(flags, kernels, problems)
-    return Registry(file, file.parent, spec.naming, profiles, flags, kernels)
+    suites = assemble_suites(spec.suites, problems)
+    return Registry(file, file.parent, spec.naming, profiles, flags, kernels, suites)
 
 
 def _assemble_flag(name: str, spec: FlagSpec, registry: RegistrySpec, problems: Problems) -> Flag:

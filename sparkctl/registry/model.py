@@ -129,6 +129,17 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
+class Suite:
+    """Benchmark cases with a name. Their texts are read by `sparkctl.bench.suites`."""
+
+    name: str
+    doc: str
+    cases: tuple[str, ...]
+    case_locations: tuple[Location, ...]
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """Everything flags.yaml says, after checks."""
 
@@ -138,6 +149,7 @@ class Registry:
     profiles: Mapping[str, Profile]
     flags: Mapping[str, Flag]
     kernels: Mapping[str, Kernel]
+    suites: Mapping[str, Suite]
 
 
 @dataclass(frozen=True, slots=True)

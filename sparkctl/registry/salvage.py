@@ -16,9 +16,9 @@ STAND_INS: dict[str, Any] = {"family": "-", "doc": "-", "source": "-", "min_arch
 def salvage(data: Any, bad: Iterable[KeyPath]) -> tuple[Any, frozenset[KeyPath]] | None:
     """A copy without the keys that are wrong, and the paths of what was taken out.
 
-    A flag goes as a whole, since its keys explain each other. Profiles and kernels stay, with stand-ins for keys that
-    a kernel needs, so that no name becomes unknown. None where the top level is wrong: then nothing below can be
-    judged, except for `version` and `naming`.
+    A flag and a suite go as a whole, since their keys explain each other. Profiles and kernels stay, with stand-ins
+    for keys that a kernel needs, so that no name becomes unknown. None where the top level is wrong: then nothing below
+    can be judged, except for `version` and `naming`.
     """
     out = frozenset(_cut(path) for path in bad)
     if any(len(path) < ENTRY and path not in (("version",), ("naming",)) for path in out):
@@ -38,7 +38,7 @@ def salvage(data: Any, bad: Iterable[KeyPath]) -> tuple[Any, frozenset[KeyPath]]
 
 def _cut(path: KeyPath) -> KeyPath:
     """The part of `path` to take out: never an item of a list, whose neighbours would move."""
-    if path[:1] == ("flags",):
+    if path[:1] in (("flags",), ("suites",)):
         return path[:ENTRY]
     end = min(len(path), DEEPEST)
     while end and isinstance(path[end - 1], int):

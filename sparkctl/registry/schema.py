@@ -119,12 +119,20 @@ class KernelSpec(Spec):
     waivers: Annotated[list[WaiverSpec], Field(description="Findings that are known and accepted.")] = []
 
 
+class SuiteSpec(Spec):
+    doc: Annotated[StrictStr, Field(min_length=1, description="One sentence: what it is for.")]
+    cases: Annotated[
+        Tokens, Field(min_length=1, description="Cases as bench prints them: 8 x 16k, 32/8, d128, pages of 16.")
+    ]
+
+
 class RegistrySpec(Spec):
     version: Annotated[Literal[1], BeforeValidator(_whole_version), Field(description="The version of this grammar.")]
     naming: Annotated[StrictStr | None, Field(description="A regular expression that kernel names match.")] = None
     profiles: Annotated[dict[StrictStr, ProfileSpec], Field(min_length=1, description="Sets of compiler options.")]
     flags: Annotated[dict[StrictStr, FlagSpec], Field(description="What can be switched.")] = {}
     kernels: Annotated[dict[StrictStr, KernelSpec], Field(description="The kernels.")] = {}
+    suites: Annotated[dict[StrictStr, SuiteSpec], Field(description="Benchmark cases by name: bench --suite.")] = {}
 
 
 def json_schema() -> dict[str, Any]:

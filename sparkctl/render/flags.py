@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sparkctl.registry import Flag, FlagOrigin, Location, Range, Registry, ResolvedFlags, Variant
 from sparkctl.registry.values import accepted_text
 from sparkctl.render.console import indented, plain_table
+from sparkctl.render.suites import suite_blocks, suite_json
 from sparkctl.workflows.check import RULES, Finding
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Explained:
 
 
 def render_flags(registry: Registry, *, with_reasons: bool) -> RenderableType:
-    """One row per flag; with_reasons adds why it exists and where it is written."""
+    """One row per flag and per suite; with_reasons adds why it exists and where it is written."""
     from rich.console import Group
     from rich.text import Text
 
@@ -37,11 +38,11 @@ def render_flags(registry: Registry, *, with_reasons: bool) -> RenderableType:
         blocks: list[RenderableType] = []
         for flag in registry.flags.values():
             blocks += [*([""] if blocks else []), Text(flag.name, style="bold"), indented(_flag_table(flag))]
-        return Group(*blocks)
+        return Group(*blocks, *suite_blocks(registry, with_cases=True))
     table = plain_table("flag", "kind", "default", "accepts", "what it does")
     for flag in registry.flags.values():
         table.add_row(flag.name, flag.kind, shown(flag.default), _accepted(flag), flag.doc)
-    return table
+    return Group(table, *suite_blocks(registry, with_cases=False))
 
 
 def render_values(explained: Explained) -> RenderableType:
@@ -94,7 +95,10 @@ def render_findings(findings: Sequence[Finding], *, with_rules: bool) -> Rendera
 
 
 def flags_json(registry: Registry) -> dict[str, Any]:
-    return {"flags": [_flag_json(flag) for flag in registry.flags.values()]}
+    return {
+        "flags": [_flag_json(flag) for flag in registry.flags.values()],
+        "suites": [suite_json(suite) for suite in registry.suites.values()],
+    }
 
 
 def explained_json(explained: Explained) -> dict[str, Any]:

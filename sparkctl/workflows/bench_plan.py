@@ -89,7 +89,7 @@ def _cases_with_variants(
     if not request.pages_given and case.page_size is None:
         found.append((replace(case, page_size=DEFAULT_PAGE_SIZE), pages_only))
     elif not by_operator[case.operator]:
-        raise _wrong_keys(registry, chosen, paged=case.page_size is not None)
+        raise _wrong_keys(registry, request, chosen, paged=case.page_size is not None)
     return [(case, _heeding_flags(registry, request, variants)) for case, variants in found if variants]
 
 
@@ -121,15 +121,18 @@ def _check_all_used(registry: Registry, request: BenchRequest, used: set[str]) -
     for pattern in request.patterns if request.pages_given else ():
         found = select_variants(registry, [pattern])
         if not used & {variant.kernel.name for variant in found}:
-            raise _wrong_keys(registry, found, paged=any(case.page_size is not None for case in request.cases))
+            raise _wrong_keys(registry, request, found, paged=any(case.page_size is not None for case in request.cases))
 
 
-def _wrong_keys(registry: Registry, variants: Sequence[Variant], *, paged: bool) -> UsageError:
+def _wrong_keys(registry: Registry, request: BenchRequest, variants: Sequence[Variant], *, paged: bool) -> UsageError:
     names = ", ".join(dict.fromkeys(variant.kernel.name for variant in variants))
     takes, operator = ("contiguous K and V", "paged_decode") if paged else ("K and V in pages", "decode")
+    others = ", ".join(_kernels_of(registry, operator))
+    if request.by_suite:
+        has = "cases in pages" if paged else "contiguous cases"
+        return UsageError(f"--suite: {names} takes {takes} only, and the suite has {has}", hint=f"name one of {others}")
     return UsageError(
-        f"--page-size: {names} takes {takes} only",
-        hint=f"leave out --page-size, or name one of {', '.join(_kernels_of(registry, operator))}",
+        f"--page-size: {names} takes {takes} only", hint=f"leave out --page-size, or name one of {others}"
     )
 
 

@@ -24,6 +24,7 @@ class BenchRequest:
     sets: Mapping[str, str] = field(default_factory=dict)  # flags that the build reads
     flags: Mapping[str, str] = field(default_factory=dict)  # flags that are read at each call
     pages_given: bool = False  # else a kernel that takes pages only gets DEFAULT_PAGE_SIZE
+    by_suite: bool = False  # the cases are those of suites
     ab: Ab | None = None
     command: str = "sparkctl bench"
 

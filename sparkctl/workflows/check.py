@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sparkctl.arch import KNOWN_ARCHS
+from sparkctl.bench.suites import wrong_cases
 from sparkctl.ops.flags import AXIS_OF_FLAG
 from sparkctl.registry import Kernel, Location, OptionOrigin, Registry, resolve_flags, runs_on, span_variants
 from sparkctl.registry.naming import Naming
@@ -57,6 +58,7 @@ def check_registry(
         *_check_options(registry),
         *_check_variant_count(registry),
         *_check_waivers(registry, today or datetime.date.today()),
+        *_check_suites(registry),
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.location.line if finding.location else 0))
 
@@ -72,7 +74,14 @@ RULES: Mapping[str, str] = {
     "option": "no option is doubled, contradicted or the build's own",
     "variants": f"at most {MAX_VARIANTS} variants per arch",
     "waiver": "every waiver is of a variant that is there, and has not expired",
+    "suite": "every case of a suite can be read",
 }
+
+
+def _check_suites(registry: Registry) -> Iterator[Finding]:
+    for suite in registry.suites.values():
+        for problem in wrong_cases(suite):
+            yield Finding("suite", problem.location, f"suite '{suite.name}': {problem.what}", problem.hint)
 
 
 def _check_waivers(registry: Registry, today: datetime.date) -> Iterator[Finding]:

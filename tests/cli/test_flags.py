@@ -103,6 +103,7 @@ ok      every accepted range is read by an operator or a source
 ok      no option is doubled, contradicted or the build's own
 ok      at most 250 variants per arch
 ok      every waiver is of a variant that is there, and has not expired
+ok      every case of a suite can be read
 """
 
 WAIVER = '    waivers:\n      - {variant: "%s", what: spills, reason: x, expires: %s}\n'
