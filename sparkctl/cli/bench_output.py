@@ -89,7 +89,7 @@ def show_run(ctx: typer.Context, run: Run, output: Output) -> None:
     from sparkctl.render.console import stderr_console
 
     cli = cli_context(ctx)
-    baseline = _choose_baseline(run, output.baselines) if run.rows else None
+    baseline = choose_baseline(run, output.baselines) if run.rows else None
     if output.json:
         _print_record(run, baseline)
     elif not run.rows:
@@ -146,7 +146,7 @@ def _print_screen(ctx: typer.Context, run: Run, baseline: Baseline | None, *, ba
         print_baseline(console, baseline)
 
 
-def _choose_baseline(run: Run, baselines: Sequence[tuple[Path, Run]]) -> Baseline | None:
+def choose_baseline(run: Run, baselines: Sequence[tuple[Path, Run]]) -> Baseline | None:
     """That of the run's own GPU, else the first, which is then told to be another GPU's."""
     from sparkctl.bench.against import hold_against
 

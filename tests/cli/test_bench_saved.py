@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -18,6 +19,7 @@ from sparkctl.bench import plots
 from sparkctl.bench.history import history_path, record_run
 from sparkctl.bench.saved import load_run
 from sparkctl.cli.app import main
+from sparkctl.cli.bench_output import choose_baseline
 from sparkctl.render.bench_plot import plot_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -133,8 +135,6 @@ def test_bars_fit_any_width_and_are_none_where_they_have_no_room() -> None:
 
 
 def test_a_bar_crosses_the_mark_only_above_the_ceiling() -> None:
-    from dataclasses import replace
-
     from sparkctl.bench.results import Sample, Series
 
     row = load_run(RESULTS / "decode.json").rows[3]
@@ -240,6 +240,18 @@ def test_a_missing_baseline_lists_those_there_are(capsys: pytest.CaptureFixture[
     broken = tmp_path / "broken.json"
     broken.write_text("[")
     assert run(capsys, "--from", "decode", "--baseline", str(broken))[0] == 2
+
+
+def test_of_one_name_the_baseline_of_the_runs_own_gpu_is_taken() -> None:
+    now = load_run(RESULTS / "decode.json")
+    other = replace(now, environment=replace(now.environment, gpu="NVIDIA B200"))
+    found = choose_baseline(now, [(Path("b200/decode.json"), other), (Path("h200/decode.json"), now)])
+    assert found is not None
+    assert (found.source, found.comparable) == ("h200/decode.json", True)
+    found = choose_baseline(now, [(Path("b200/decode.json"), other)])
+    assert found is not None
+    assert (found.source, found.comparable) == ("b200/decode.json", False)
+    assert choose_baseline(now, []) is None
 
 
 def picture(path: Path) -> bytes:
