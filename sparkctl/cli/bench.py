@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 HELP = """Time decode kernels on a CUDA device against a measured read ceiling and other libraries.
 
 Without KERNEL the operator chooses, as it would in a program. Cold L2, CUDA graph, outputs checked.
---ab measures arms that differ in one axis, in num_splits or in a run-time flag, in the same rounds.
+--ab measures arms that differ in one axis, in num_splits or in a flag, in the same rounds; --vs holds this tree against
+another revision or library in the same way.
 
 \b
 Suites: decode, paged, short; as in models: llama3-8b, llama3-70b,
@@ -46,6 +47,8 @@ Examples:
   sparkctl bench --seq 16k --page-size none,1,16   contiguous, then in pages
   sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
   sparkctl bench --seq 1k --ab num_splits=auto,4,8
+  sparkctl bench --seq 16k --ab min_blocks=1,4  a library for each value
+  sparkctl bench --seq 16k --vs HEAD~1          or --vs FOLDER of a built library
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
   sparkctl bench --from decode --csv            a saved run once more, no device needed
   sparkctl bench --from decode --plot decode.png   its roofline and scaling
@@ -64,6 +67,7 @@ MEASURED_ONLY = {
     "peers": "--peers",
     "budget": "--budget",
     "ab": "--ab",
+    "vs": "--vs",
     "profile": "--profile",
     "set_": "--set",
     "save": "--save",
@@ -96,8 +100,12 @@ PageSizes = Annotated[
     typer.Option("--page-size", metavar="LIST", help="K and V in pages of this many keys; none: contiguous."),
 ]
 AbOption = Annotated[
+    list[str] | None,
+    typer.Option("--ab", metavar="NAME=VALUES", help="Hold values of an axis or a flag against the first."),
+]
+VsOption = Annotated[
     str | None,
-    typer.Option("--ab", metavar="NAME=VALUES", help="Hold values of an axis or run-time flag against the first."),
+    typer.Option("--vs", metavar="REV|LIBRARY", help="Hold this tree against a git revision or a built library."),
 ]
 QoLen = Annotated[int, typer.Option("--qo-len", metavar="N", min=1, help="Query positions of each sequence.")]
 Causal = Annotated[bool, typer.Option("--causal", help="Mask to the bottom right; matters from --qo-len 2 on.")]
@@ -161,6 +169,7 @@ def bench(
     variant: VariantNames = None,
     where: Where = None,
     ab: AbOption = None,
+    vs: VsOption = None,
     peers: PeerNames = "sdpa",
     budget: Budget = 3.0,
     profile: Profile = "release",
@@ -195,16 +204,23 @@ def bench(
     from sparkctl.registry import parse_sets
     from sparkctl.workflows.bench_ab import parse_ab
     from sparkctl.workflows.bench_request import BenchRequest
+    from sparkctl.workflows.bench_vs import parse_vs
 
     axes = parse_where(where)
     for axis, option in (("head_dim", "--head-dim"), ("dtype", "--dtype"), ("paged", "--page-size")):
         if axis in axes:
             raise UsageError(f"--where {axis}=…: the cases decide it", hint=f"use {option}")
     registry = load_project(cli_context(ctx))
-    if ab is not None and not _is_given(ctx, "peers"):
+    if ab is not None and len(ab) > 1:
+        raise UsageError("--ab is given twice", hint="arms differ in one thing, so that a difference has one cause")
+    if (ab or vs is not None) and not _is_given(ctx, "peers"):
         peers = "none"  # the arms are each other's peers
     sets = parse_sets(registry, set_ or ())
-    parsed = None if ab is None else parse_ab(registry, ab)
+    parsed = parse_ab(registry, ab[0], compiled=True) if ab else None
+    if vs is not None:
+        if ab:
+            raise UsageError("--ab and --vs exclude each other", hint="arms differ in one thing: two runs")
+        parsed = parse_vs(registry, vs).ab
     flags = runtime_flags(registry, sets, without=None if parsed is None else parsed.name)
     patterns = (*(kernels or ()), *(variant or ()))
     words = [*patterns, *(["--suite", suite] if suite is not None else [])]
@@ -217,7 +233,8 @@ def bench(
     words += ["--num-splits", str(num_splits)] if num_splits is not None else []
     words += ["--l2", l2] if suite is None or "l2" in axes_given else []
     words += ["--peers", peers, "--budget", f"{budget:g}", "--profile", profile]
-    words += ["--ab", ab] if ab is not None else []
+    words += ["--ab", ab[0]] if ab else []
+    words += ["--vs", vs] if vs is not None else []
     words += [word for name, values in axes.items() for word in ("--where", f"{name}={','.join(values)}")]
     words += [word for name, value in {**sets, **flags}.items() for word in ("--set", f"{name}={value}")]
     request = BenchRequest(
@@ -232,6 +249,7 @@ def bench(
         pages_given=page_size is not None or (suite is not None and any(case.page_size for case in cases)),
         by_suite=suite is not None,
         ab=parsed,
+        vs=vs,
         command=shlex.join(["sparkctl", "bench", *words]),
     )
     output = prepare(ctx, output, plot, baseline, ab=ab is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -28,6 +28,7 @@ from sparkctl.runtime import Library, load_library
 from sparkctl.toolchain import find_devices
 from sparkctl.workflows.bench_plan import BenchPlan, Job, plan_bench
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm
+from sparkctl.workflows.bench_vs import OpenLibraries, open_arm_libraries
 from sparkctl.workflows.stamp import read_stamp
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def run_bench(
     build_progress: Progress | None = None,
     find_arch: Callable[[], Arch] | None = None,
     open_bench: OpenBench | None = None,
+    open_others: OpenLibraries | None = None,
 ) -> Run:
     """Every case measured; `at_case(number, total, label)` is told before each.
 
@@ -70,6 +72,7 @@ def run_bench(
     arch = (find_arch or find_bench_arch)()
     plan = plan_bench(registry, request, arch)
     library, session = (open_bench or open_cuda_bench)(registry, request, plan, arch, build_progress)
+    others = (open_others or open_arm_libraries)(registry, request, plan, arch, build_progress)
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     # Before anything is measured: after Ctrl-C no more programs are run.
     environment = describe_environment(registry.root, request, library, session.facts)
@@ -78,7 +81,7 @@ def run_bench(
         environment = _with_gemm(environment, session)
         for number, job in enumerate(plan.jobs, 1):
             at_case(number, len(plan.jobs), job.case.label)
-            _measure_job(request, job, library, session, found)
+            _measure_job(request, job, library, others, session, found)
             check_interrupt()
     except KeyboardInterrupt:
         found.interrupted = True
@@ -121,10 +124,17 @@ class _Found:
     lost: str | None = None
 
 
-def _measure_job(request: BenchRequest, job: Job, library: Library, session: Session, found: _Found) -> None:
+def _measure_job(
+    request: BenchRequest,
+    job: Job,
+    library: Library,
+    others: Mapping[str, Library],
+    session: Session,
+    found: _Found,
+) -> None:
     """Adds what one case gives, or why it gives nothing."""
     try:
-        calls = plan_calls_of(job, library, session.facts.sm_count)
+        calls = plan_calls_of(job, library, session.facts.sm_count, others)
         if request.ab is None:
             for one in session.measure(job.case, calls):
                 (found.failures if isinstance(one, Failure) else found.rows).append(one)  # type: ignore[arg-type]
@@ -140,12 +150,14 @@ def _measure_job(request: BenchRequest, job: Job, library: Library, session: Ses
         found.failures.append(Failure(job.case, error.message.removeprefix(job.case.label).lstrip(": ")))
 
 
-def plan_calls_of(job: Job, library: Library, device_sm_count: int) -> list[DecodeCall]:
-    """The planned calls of a job, one per arm."""
+def plan_calls_of(
+    job: Job, library: Library, device_sm_count: int, others: Mapping[str, Library] | None = None
+) -> list[DecodeCall]:
+    """The planned calls of a job, one per arm; `others` are the libraries of arms, by label, that have their own."""
 
     def plan(case: DecodeCase, arm: PlannedArm) -> DecodeCall:
         return plan_case(
-            library,
+            (others or {}).get(arm.label, library),
             case if arm.num_splits is None else replace(case, num_splits=arm.num_splits),
             variant=arm.variant,
             kernel=arm.kernel,

@@ -18,6 +18,8 @@ from sparkctl.registry.values import canonical_value
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm, described
 
 NUM_SPLITS = "num_splits"
+REVISION, LIBRARY = "revision", "library"  # what --vs varies
+COMPILED = ("define", "nvcc", "ptxas")  # kinds of flags that change a kernel: a library for each value
 AUTO = "auto"  # the planner's own number of splits
 # What makes up a case: arms that differ in it have different inputs.
 CASE_OPTIONS = {
@@ -43,8 +45,8 @@ class ArmPlan:
     reference: PlannedArm | None
 
 
-def parse_ab(registry: Registry, text: str) -> Ab:
-    """`stages=1,2`, `num_splits=auto,8`, `FAPIPE=0,1`; the values canonical.
+def parse_ab(registry: Registry, text: str, *, compiled: bool = False) -> Ab:
+    """`stages=1,2`, `num_splits=auto,8`, `FAPIPE=0,1`, and where `compiled` also `min_blocks=1,4`; values canonical.
 
     UsageError for a name that nothing has, for a value that it does not take, and for fewer than two different values.
     """
@@ -52,7 +54,7 @@ def parse_ab(registry: Registry, text: str) -> Ab:
     name, values = name.strip(), [value.strip() for value in listed.split(",") if value.strip()]
     if not equals or not name or not values:
         raise UsageError(f"--ab {text}: no values", hint="write it as --ab NAME=VALUE,VALUE: --ab stages=1,2")
-    _check_name(registry, name)
+    _check_name(registry, name, compiled=compiled)
     canonical = [_canonical(registry, name, value) for value in values]
     for index, value in enumerate(canonical):
         if value in canonical[:index]:
@@ -62,23 +64,26 @@ def parse_ab(registry: Registry, text: str) -> Ab:
     return Ab(name, tuple(canonical))
 
 
-def _check_name(registry: Registry, name: str) -> None:
+def _check_name(registry: Registry, name: str, *, compiled: bool) -> None:
     """UsageError for a name that cannot be varied within a run."""
     if name in CASE_OPTIONS:
         raise UsageError(
             f"--ab {name}: it makes up a case, and arms need the same inputs", hint=f"{CASE_OPTIONS[name]} takes a list"
         )
     flag = registry.flags.get(name)
-    if flag is not None and flag.kind != "runtime":
+    if flag is not None and flag.kind not in ("runtime", *COMPILED):
+        raise UsageError(f"--ab {name}: a flag of kind {flag.kind} changes no kernel", hint="sparkctl flags lists them")
+    if flag is not None and flag.kind != "runtime" and not compiled:
         raise UsageError(
-            f"--ab {name}: a flag of kind {flag.kind} is compiled in, and a run has one library",
-            hint=f"two runs: sparkctl bench … --set {name}=A --save a, then --set {name}=B --save b",
+            f"--ab {name}: a flag of kind {flag.kind} is compiled in, and this run has one library",
+            hint=f"sparkctl bench --ab {name}=… builds a library for each value",
         )
     axes = _axis_values(registry)
     if name != NUM_SPLITS and flag is None and name not in axes:
-        switches = [flag.name for flag in registry.flags.values() if flag.kind == "runtime"]
+        kinds = ("runtime", *COMPILED) if compiled else ("runtime",)
+        switches = [flag.name for flag in registry.flags.values() if flag.kind in kinds]
         names = [*(axis for axis in axes if axis not in CASE_OPTIONS), NUM_SPLITS, *switches]
-        raise UsageError(f"--ab {name}: no axis and no run-time flag", hint=did_you_mean(name, names))
+        raise UsageError(f"--ab {name}: no axis and no flag", hint=did_you_mean(name, names))
 
 
 def _canonical(registry: Registry, name: str, value: str) -> str:
@@ -115,7 +120,12 @@ def _splits(text: str) -> str:
     return str(int(text))
 
 
-def check_conflicts(ab: Ab, request: BenchRequest) -> None:
+def varies_library(ab: Ab, registry: Registry) -> bool:
+    """Whether the arms are one call into several libraries."""
+    return ab.name in (REVISION, LIBRARY) or (ab.name in registry.flags and registry.flags[ab.name].kind in COMPILED)
+
+
+def check_conflicts(registry: Registry, ab: Ab, request: BenchRequest) -> None:
     """UsageError where another option fixes what the arms are to differ in."""
     axis = AXIS_OF_FLAG[ab.name][0] if ab.name in AXIS_OF_FLAG else ab.name
     fixed = None
@@ -123,11 +133,14 @@ def check_conflicts(ab: Ab, request: BenchRequest) -> None:
         fixed = "--num-splits" if any(case.num_splits is not None for case in request.cases) else None
     elif axis in request.where:
         fixed = f"--where {axis}={','.join(request.where[axis])}"
-    elif names := [pattern for pattern in request.patterns if "." in pattern and not set(pattern) & set("*?[")]:
+    elif not varies_library(ab, registry) and (
+        names := [pattern for pattern in request.patterns if "." in pattern and not set(pattern) & set("*?[")]
+    ):
         fixed = f"the variant {names[0]}"
-    for flag in request.flags:
+    given = {**request.sets, **request.flags}
+    for flag in given:
         if flag == ab.name or AXIS_OF_FLAG.get(flag, ("",))[0] == ab.name:
-            fixed = f"--set {flag}={request.flags[flag]}"
+            fixed = f"--set {flag}={given[flag]}"
     if fixed is not None:
         raise UsageError(f"--ab {ab.name}: {fixed} fixes what it varies", hint="leave out one of them")
 
@@ -149,6 +162,8 @@ def plan_arms(
         own = [variant for variant in reached if variant.kernel.name == kernel]
         if ab.name == NUM_SPLITS:
             yield from _splits_arms(request, ab, kernel, own)
+        elif varies_library(ab, registry):
+            yield from _library_arms(request, ab, case, kernel, own)
         elif ab.name in registry.flags:
             arms = tuple(
                 PlannedArm(kernel=kernel, flags={**request.flags, ab.name: value}, label=label)
@@ -174,6 +189,21 @@ def _splits_arms(request: BenchRequest, ab: Ab, kernel: str, variants: list[Vari
             for label, value in zip(ab.labels, ab.values, strict=True)
         )
         yield ArmPlan(tuple(arms), variants if base is None else [base], None)
+
+
+def _library_arms(
+    request: BenchRequest, ab: Ab, case: DecodeCase, kernel: str, variants: list[Variant]
+) -> Iterator[ArmPlan]:
+    """The same variant in every library: what the operator would choose, or each that was named."""
+    among = [described(v) for v in variants]
+    chosen = choose_variant(among, shape_of(case), family=case.operator, kernel=kernel)
+    named = any("." in pattern for pattern in request.patterns) or request.where
+    bases = variants if named else [v for v in variants if chosen is not None and v.name == chosen.name]
+    if not bases:
+        raise UsageError(f"{case.label}: no variant of {kernel} takes it")
+    for base in bases:
+        arms = tuple(PlannedArm(base.name, kernel, flags=request.flags, label=label) for label in ab.labels)
+        yield ArmPlan(arms, [base], PlannedArm(base.name, kernel, flags=request.flags))
 
 
 def _axis_arms(ab: Ab, case: DecodeCase, kernel: str, variants: list[Variant]) -> ArmPlan:
@@ -202,5 +232,5 @@ def _reaches(registry: Registry, ab: Ab, variant: Variant) -> bool:
 
 def _names_reaching(registry: Registry, kernel: str) -> set[str]:
     """Everything that can be varied for a kernel."""
-    flags = {flag.name for flag in registry.flags.values() if flag.kind == "runtime" and flag.reaches(kernel)}
-    return {NUM_SPLITS, *flags, *(axis.name for axis in registry.kernels[kernel].axes)}
+    flags = {flag.name for flag in registry.flags.values() if flag.reaches(kernel)}
+    return {NUM_SPLITS, REVISION, LIBRARY, *flags, *(axis.name for axis in registry.kernels[kernel].axes)}

@@ -15,10 +15,10 @@ from sparkctl.runtime import Library, load_library
 FOLDER = "arms"
 
 
-def arm_root(registry: Registry, sets: Mapping[str, str], environ: Mapping[str, str]) -> Path:
+def arm_root(build_root: Path, sets: Mapping[str, str]) -> Path:
     """Where a library with these flags is built: a folder of its own, so that no other library is replaced."""
     text = "\n".join(f"{name}={value}" for name, value in sorted(sets.items()))
-    return default_build_root(registry, environ) / FOLDER / hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return build_root / FOLDER / hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def open_arm_library(
@@ -28,7 +28,7 @@ def open_arm_library(
     arch: Arch,
     profile: str,
     sets: Mapping[str, str],
-    environ: Mapping[str, str] = os.environ,
+    build_root: Path | None = None,
     progress: Progress | None = None,
 ) -> Library:
     """The variants built with `sets` and loaded; the object cache is shared with every other build."""
@@ -39,8 +39,7 @@ def open_arm_library(
         backend="cuda",
         profile=profile,
         sets=sets,
-        environ=environ,
-        build_root=arm_root(registry, sets, environ),
+        build_root=arm_root(build_root or default_build_root(registry, os.environ), sets),
         progress=progress,
     )
     return load_library(folder)

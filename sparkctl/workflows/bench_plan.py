@@ -40,7 +40,7 @@ class BenchPlan:
 def plan_bench(registry: Registry, request: BenchRequest, arch: Arch) -> BenchPlan:
     """Which variants each case runs on `arch`. UsageError when a case has none."""
     if request.ab is not None:
-        check_conflicts(request.ab, request)
+        check_conflicts(registry, request.ab, request)
     jobs: list[Job] = []
     needed: dict[str, Variant] = {}
     used: set[str] = set()
@@ -99,7 +99,7 @@ def _kernels_of(registry: Registry, operator: str) -> list[str]:
 
 def _heeding_flags(registry: Registry, request: BenchRequest, variants: list[Variant]) -> list[Variant]:
     """Without those that a given run-time flag excludes; UsageError where that leaves nothing."""
-    if request.ab is not None and request.ab.name not in registry.flags:
+    if request.ab is not None and request.ab.name not in registry.flags and request.vs is None:
         return variants  # the axis that is varied beats a flag of the environment
     left = variants
     for name, value in request.flags.items():

@@ -26,6 +26,7 @@ class BenchRequest:
     pages_given: bool = False  # else a kernel that takes pages only gets DEFAULT_PAGE_SIZE
     by_suite: bool = False  # the cases are those of suites
     ab: Ab | None = None
+    vs: str | None = None  # as it was given; `ab` then holds the arms' names
     command: str = "sparkctl bench"
 
 

@@ -27,7 +27,7 @@ from sparkctl.registry import Registry
 from sparkctl.resources import occupancy
 from sparkctl.runtime import BuiltVariant, Library, Manifest
 from sparkctl.workflows import bench as workflow
-from sparkctl.workflows import launch_estimate
+from sparkctl.workflows import bench_vs, launch_estimate
 from sparkctl.workflows.launch_estimate import Compiled, Usage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -704,7 +704,7 @@ def test_a_flag_that_is_set_narrows_the_variants_of_a_kernel_that_is_named(
     [
         (["--ab", "FAPIPE=0,2"], "flag FAPIPE: '2' is not accepted", "0, 1"),
         (["--ab", "FAPIPE=0,off"], "--ab FAPIPE=0,off: 0 is written twice", ""),
-        (["--ab", "FAPIP=0,1"], "--ab FAPIP: no axis and no run-time flag", "did you mean 'FAPIPE'?"),
+        (["--ab", "FAPIP=0,1"], "--ab FAPIP: no axis and no flag", "did you mean 'FAPIPE'?"),
         (["--ab", "FAPIPE=0,1", "--set", "FAPIPE=1"], "--set FAPIPE=1 fixes what it varies", "leave out"),
         (["--ab", "stages=1,2", "--set", "FAPIPE=1"], "--set FAPIPE=1 fixes what it varies", "leave out"),
         (["--ab", "FAPIPE=0,1", "--where", "stages=2"], "--where stages=2 fixes what it varies", "leave out"),
@@ -780,13 +780,19 @@ def test_a_wrong_use_of_a_run_time_flag_says_what_is_wrong(
         (["--ab", "stages=1,1"], "--ab stages=1,1: 1 is written twice", ""),
         (["--ab", "num_splits=2,02"], "2 is written twice", ""),
         (["--ab", "stages=1,3"], "--ab stages: unknown value '3'", "known: 1, 2, 4"),
-        (["--ab", "stage=1,2"], "--ab stage: no axis and no run-time flag", "did you mean 'stages'?"),
+        (["--ab", "stage=1,2"], "--ab stage: no axis and no flag", "did you mean 'stages'?"),
         (
             ["--ab", "nonsense=1,2"],
-            "--ab nonsense: no axis and no run-time flag",
-            "num_splits, FAPIPE",
+            "--ab nonsense: no axis and no flag",
+            "num_splits, fast_math, min_blocks",
         ),
-        (["--ab", "min_blocks=1,2"], "a flag of kind define is compiled in", "--set min_blocks=B --save b"),
+        (["--ab", "extra_host=a,b"], "--ab extra_host: a flag of kind host changes no kernel", "sparkctl flags"),
+        (["--ab", "min_blocks=0,1"], "flag min_blocks: '0' is not accepted", "1..32"),
+        (["--ab", "min_blocks=1,2", "--set", "min_blocks=3"], "--set min_blocks=3 fixes what it varies", "leave out"),
+        (["--ab", "stages=1,2", "--ab", "block_kv=32,64"], "--ab is given twice", "one thing"),
+        (["--ab", "stages=1,2", "--vs", "HEAD"], "--ab and --vs exclude each other", "two runs"),
+        (["--vs", "no-such-rev"], "--vs no-such-rev: no such revision or library", "--vs HEAD~1"),
+        (["--vs", "./nowhere"], "--vs ./nowhere: no manifest.json lies beside a library there", "a built library"),
         (["--ab", "page_size=1,64"], "--ab page_size: it makes up a case", "--page-size takes a list"),
         (["--ab", "num_splits=0,1"], "--ab num_splits: '0' is not accepted", "1 to 65535, or auto"),
         (["--ab", "num_splits=1,2", "--num-splits", "3"], "--num-splits fixes what it varies", "leave out"),
@@ -972,3 +978,24 @@ def test_a_run_is_held_against_a_baseline_that_is_looked_for_first(
     assert (code, len(session.asked)) == (2, measured)
     assert run(capsys, "--seq", "16k", "--plot", str(tmp_path / "run.svg"))[0] == 0
     assert (tmp_path / "run.svg").is_file()
+
+
+def test_values_of_a_compiled_flag_and_revisions_are_arms_of_one_table(
+    session: FakeSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(workflow, "open_arm_libraries", lambda registry, request, *_: asked.append(request) or {})
+    monkeypatch.setattr(bench_vs, "find_commit", lambda root, name: "0123456789ab")
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(capsys, "--seq", "16k", "--ab", "min_blocks=1,4")
+    assert code == 0
+    assert "         min_blocks  min_blocks\n                 =1          =4\n" in out
+    code, out, _ = run(capsys, "--seq", "16k", "--vs", "HEAD~1")
+    assert code == 0
+    assert "attn_decode_split_kv_mma: revision=this tree against revision=01234567," in out
+    assert "          revision    revision\n         =01234567  =this tree\n" in out
+    assert " --vs\n" in out or " --vs HEAD~1" in out
+    assert [(request.ab.name, request.vs, request.peers) for request in asked] == [
+        ("min_blocks", None, ()),
+        ("revision", "HEAD~1", ()),
+    ]
