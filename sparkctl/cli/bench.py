@@ -252,7 +252,7 @@ def bench(
         vs=vs,
         command=shlex.join(["sparkctl", "bench", *words]),
     )
-    output = prepare(ctx, output, plot, baseline, ab=ab is not None)
+    output = prepare(ctx, output, plot, baseline, ab=parsed is not None)
     _measure_and_show(ctx, request, output, save=save)
 
 
