@@ -29,6 +29,7 @@ _MORE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("num_splits", re.compile(r"(\S+) splits")),
     ("l2", re.compile(r"(cold|hot) L2")),
 )
+_HEADS = re.compile(r"(\d+)(?:/(\d+))?", re.ASCII)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1024, "m": 1024 * 1024}
 _Item = TypeVar("_Item")
@@ -146,11 +147,10 @@ def format_size(number: int) -> str:
 
 def parse_heads(text: str) -> Heads:
     """`32/8` is 32 query heads over 8 key/value heads; `32` is 32/32. UsageError unless the first divides evenly."""
-    first, _, second = text.strip().partition("/")
-    try:
-        heads = Heads(int(first), int(second or first))
-    except ValueError as error:
-        raise UsageError(f"'{text}' is not a pair of heads", hint="query heads / kv heads, as in 32/8") from error
+    match = _HEADS.fullmatch(text.strip()) if len(text) <= 40 else None
+    if match is None:
+        raise UsageError(f"'{text}' is not a pair of heads", hint="query heads / kv heads, as in 32/8")
+    heads = Heads(int(match[1]), int(match[2] or match[1]))
     if max(heads.num_qo_heads, heads.num_kv_heads) > LARGEST:
         raise UsageError(f"'{text}' has more than {LARGEST} heads", hint="heads are 32-bit integers")
     if heads.num_kv_heads < 1 or heads.num_qo_heads < 1 or heads.num_qo_heads % heads.num_kv_heads:

@@ -49,7 +49,9 @@ def test_heads_are_query_over_kv_and_one_number_is_both() -> None:
     assert parse_heads("16") == Heads(16, 16)
 
 
-@pytest.mark.parametrize("text", ["32/5", "8/32", "0/1", "32/0", "-4/2", "a/b", "32/8/2", ""])
+@pytest.mark.parametrize(
+    "text", ["32/5", "8/32", "0/1", "32/0", "-4/2", "a/b", "32/8/2", "", "32_32", "32/8_0", "32/", "+4/2", "٣/١"]
+)
 def test_heads_that_cannot_be_shared_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_heads(text)

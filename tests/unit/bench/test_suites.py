@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.arch import Arch
 from sparkctl.bench.axes import DecodeCase, Heads, parse_case
 from sparkctl.bench.suites import find_suites, suite_cases, wrong_cases
 from sparkctl.errors import UsageError
 from sparkctl.registry import Location, Registry, Suite, load_registry
+from sparkctl.workflows.bench_plan import plan_bench
+from sparkctl.workflows.bench_request import BenchRequest
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL = {
@@ -139,6 +142,13 @@ def test_the_suites_of_the_project_are_these(registry: Registry) -> None:
         "qwen3-30b-a3b": 4,
         "gemma": 4,
     }
+
+
+def test_every_suite_of_the_project_has_kernels(registry: Registry) -> None:
+    for suite in registry.suites.values():
+        cases = suite_cases([suite], {**ALL, "dtype": ("bf16", "fp16")}, ())
+        plan = plan_bench(registry, BenchRequest(cases, pages_given=True), Arch(9, 0))
+        assert [job.case for job in plan.jobs] == list(cases)
 
 
 def test_an_unknown_suite_names_the_nearest(registry: Registry) -> None:
