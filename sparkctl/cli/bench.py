@@ -50,10 +50,10 @@ Examples:
   sparkctl bench --seq 16k --ab min_blocks=1,4  a library for each value
   sparkctl bench --seq 16k --vs HEAD~1          or --vs FOLDER of a built library
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
-  sparkctl bench --from decode --csv            a saved run once more, no device needed
+  sparkctl bench --from decode --csv            a saved run once more
   sparkctl bench --from decode --plot decode.png   its roofline and scaling
   sparkctl bench --seq 16k --baseline decode    held against a saved run
-  sparkctl bench --history attn_decode_split_kv_mma   every run so far, no device needed
+  sparkctl bench --history attn_decode_split_kv_mma   every run so far
   sparkctl bench --seq 16k --estimate H200      floor times, no device needed
 """
 
