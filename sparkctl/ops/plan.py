@@ -32,6 +32,7 @@ BYTES_IN_FLIGHT_PER_SM = 64 * 1024
 # where CTAs fill the device without splits.
 NARROW_TILE, TILE, WIDE_TILE = 32, 64, 128
 MANY_CTAS = 128
+SOME_CTAS = 32  # from here on eight warps: one CTA an SM, as they are, is never placed beside another of its call
 SHORT_KV_LEN = 4096  # below, many CTAs are best with narrow tiles: more of them are under way on an SM
 FEW_KEYS = 64 * 1024  # of all kv heads: up to here paged decode has more from a cheap merge than from eight warps
 
@@ -140,9 +141,8 @@ def wanted_tile(shape: DecodeShape) -> int:
     ctas = shape.batch * shape.num_kv_heads
     if ctas >= MANY_CTAS:
         return NARROW_TILE if shape.kv_len < SHORT_KV_LEN else WIDE_TILE
-    if shape.page_size is None or ctas * shape.kv_len <= FEW_KEYS:
-        return TILE
-    return WIDE_TILE
+    few = ctas < SOME_CTAS if shape.page_size is None else ctas * shape.kv_len <= FEW_KEYS
+    return TILE if few else WIDE_TILE
 
 
 def accepted(variant: BuiltVariant, shape: AttentionShape) -> bool:

@@ -76,8 +76,10 @@ def test_tensor_cores_and_a_ring_of_64_kib_come_first(head_dim: int, stages: int
     ("page_size", "batch", "kv_len", "tile"),
     [
         (None, 1, 1024, 64),
-        (None, 8, 16384, 64),
-        (None, 15, 4096, 64),
+        (None, 1, 131072, 64),
+        (None, 3, 16384, 64),
+        (None, 4, 16384, 128),
+        (None, 15, 1024, 128),
         (None, 16, 4096, 128),  # 128 CTAs without a split
         (None, 16, 4095, 32),
         (16, 1, 4096, 64),
