@@ -228,7 +228,7 @@ def bench(
     for name, text in shape.items():
         if text is not None and (suite is None or name in axes_given):  # given, it narrows a suite
             words += [f"--{name.replace('_', '-')}", text]
-    words += ["--qo-len", str(qo_len)] if qo_len != 1 else []
+    words += ["--qo-len", str(qo_len)] if qo_len != 1 or (suite is not None and "qo_len" in axes_given) else []
     words += ["--causal"] if causal else []
     words += ["--num-splits", str(num_splits)] if num_splits is not None else []
     words += ["--l2", l2] if suite is None or "l2" in axes_given else []

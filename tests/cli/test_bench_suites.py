@@ -57,6 +57,14 @@ def test_the_printed_command_runs_the_same_cases(session: FakeSession, capsys: C
     assert asked(session) == first
 
 
+def test_an_option_that_was_given_is_repeated_though_it_is_the_default(
+    session: FakeSession,  # noqa: F811
+    capsys: Capture,
+) -> None:
+    _, out, _ = run(capsys, "--suite", "gemma", "--batch", "1", "--qo-len", "1", "--l2", "cold", "--json")
+    assert json.loads(out)["command"].startswith("sparkctl bench --suite gemma --batch 1 --qo-len 1 --l2 cold --peers")
+
+
 def test_the_command_of_a_row_has_the_case_and_no_suite(session: FakeSession, capsys: Capture) -> None:  # noqa: F811
     _, out, _ = run(capsys, "--suite", "paged", "--seq", "1k", "--csv")
     (row,) = csv.DictReader(out.splitlines())
