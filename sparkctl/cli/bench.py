@@ -48,7 +48,7 @@ Examples:
   sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
   sparkctl bench --seq 1k --ab num_splits=auto,4,8
   sparkctl bench --seq 16k --ab min_blocks=1,4  a library for each value
-  sparkctl bench --seq 16k --vs HEAD~1          or --vs FOLDER of a built library
+  sparkctl bench --seq 16k --vs HEAD~1          or --vs FOLDER of a library
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
   sparkctl bench --from decode --csv            a saved run once more
   sparkctl bench --from decode --plot decode.png   its roofline and scaling
