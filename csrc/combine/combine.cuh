@@ -22,6 +22,8 @@ struct SplitSource {
   }
 };
 
+constexpr unsigned MOST_CTAS_BESIDE_NEXT = 64;
+
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_constant__ CombineParams p) {
   const int position = blockIdx.x / p.num_qo_heads;
@@ -37,8 +39,9 @@ __global__ void __launch_bounds__(SPARK_BLOCK) attn_combine_kernel(const __grid_
   const float sink = p.sinks == nullptr ? kNegInf : p.sinks[head];
 
   ptx::griddepcontrol_wait();  // the partials are written
-  // not before: the next call's CTAs would share the SMs with this one's, several on some and none on others
-  ptx::griddepcontrol_launch_dependents();
+  // Not before, and not from a merge that is on many SMs: the next call's CTAs would take their places beside it,
+  // several on some SMs and none on others. docs/kernels/decode.md
+  if (gridDim.x * gridDim.y <= MOST_CTAS_BESIDE_NEXT) ptx::griddepcontrol_launch_dependents();
   merge_row<T, HEAD_DIM>(source, p.num_splits, self, out_gmem, lse_gmem, sink);
 }
 

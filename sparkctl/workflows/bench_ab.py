@@ -207,14 +207,17 @@ def _library_arms(
 
 
 def _axis_arms(ab: Ab, case: DecodeCase, kernel: str, variants: list[Variant]) -> ArmPlan:
-    """What the operator would choose among the values of the arms, and its neighbours along the axis."""
-    among = [described(v) for v in variants if str(v.value(ab.name)) in ab.values]
-    base = choose_variant(among, shape_of(case), family=case.operator, kernel=kernel)
+    """What the operator would choose among the values of the arms, and its neighbours along the axis.
+
+    Variants that have a neighbour for every arm come first; where there is none, the error is that of the best.
+    """
+    among = [v for v in variants if str(v.value(ab.name)) in ab.values]
+    whole = [v for v in among if set(ab.values) <= _neighbours(ab.name, v, variants).keys()]
+    base = choose_variant([described(v) for v in whole or among], shape_of(case), family=case.operator, kernel=kernel)
     if base is None:
         raise UsageError(f"{case.label}: no variant of {kernel} with {' or '.join(ab.labels)} takes it")
     found: list[Variant] = []
-    rest = {name: value for name, value in base.values.items() if name != ab.name}
-    neighbours = {str(v.value(ab.name)): v for v in variants if {n: x for n, x in v.values if n != ab.name} == rest}
+    neighbours = _neighbours(ab.name, next(v for v in among if v.name == base.name), variants)
     for value, label in zip(ab.values, ab.labels, strict=True):
         if value not in neighbours or not accepted(described(neighbours[value]), shape_of(case)):
             raise UsageError(
@@ -224,6 +227,12 @@ def _axis_arms(ab: Ab, case: DecodeCase, kernel: str, variants: list[Variant]) -
         found.append(neighbours[value])
     arms = tuple(PlannedArm(v.name, kernel, label=label) for v, label in zip(found, ab.labels, strict=True))
     return ArmPlan(arms, found, PlannedArm(base.name, kernel))
+
+
+def _neighbours(axis: str, variant: Variant, variants: Sequence[Variant]) -> dict[str, Variant]:
+    """By value of the axis, the variants that differ from this one in nothing else; itself among them."""
+    rest = [(name, value) for name, value in variant.values if name != axis]
+    return {str(v.value(axis)): v for v in variants if [(n, x) for n, x in v.values if n != axis] == rest}
 
 
 def _reaches(registry: Registry, ab: Ab, variant: Variant) -> bool:
