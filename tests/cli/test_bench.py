@@ -102,7 +102,7 @@ class FakeSession:
 
 
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
+def session(monkeypatch: pytest.MonkeyPatch, one_tile: None) -> FakeSession:
     """A made-up device; the library is a manifest of what the plan asks for."""
     fake = FakeSession()
 
@@ -230,15 +230,13 @@ def test_named_variants_are_each_measured_on_every_case(
 ) -> None:
     code, out, _ = run(capsys, "attn_decode_split_kv_mma", "--seq", "4k,16k", "--batch", "1", "--where", "stages=1,4")
     assert code == 0
+    ends = ("s1", "s1.kv128", "s4")
     assert [(case.kv_len, variant) for case, variant, _ in session.asked] == [
-        (4096, "attn_decode_split_kv_mma.bf16.d128.s1"),
-        (4096, "attn_decode_split_kv_mma.bf16.d128.s4"),
-        (16384, "attn_decode_split_kv_mma.bf16.d128.s1"),
-        (16384, "attn_decode_split_kv_mma.bf16.d128.s4"),
+        (kv_len, f"attn_decode_split_kv_mma.bf16.d128.{end}") for kv_len in (4096, 16384) for end in ends
     ]
     assert "--where stages=1,4" in out
     headings = [line for line in out.splitlines() if line.startswith("attn_")]
-    assert [line.partition(",")[0][-2:] for line in headings] == ["s1", "s4"]
+    assert [line.partition(",")[0].partition("d128.")[2] for line in headings] == list(ends)
 
 
 def test_one_variant_can_be_named(session: FakeSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -416,12 +414,12 @@ def test_arms_of_an_axis_are_held_against_each_other(
 
 
 AB_OTHER_WAY = """\
-attn_paged_decode_split_kv_mma: stages=1 against stages=2, bf16, 32/8 heads,
-pages of 16, cold L2; case: batch × kv_len
+attn_paged_decode_split_kv_mma: stages=1 against stages=2, bf16, d128, pages of
+16, cold L2; case: batch × kv_len
               stages=2  stages=1
 case                µs        µs  ratio     interval  verdict  splits  outputs
-1 × 4k, d64       2.10      1.91  1.100  1.100–1.100   faster      16  12 differ
-1 × 4k, d128      4.20      3.82  1.100  1.100–1.100   faster      16  12 differ
+1 × 4k, 32/4      2.10      1.91  1.100  1.100–1.100   faster      16  12 differ
+1 × 4k, 32/8      4.20      3.82  1.100  1.100–1.100   faster      16  12 differ
 geometric mean of 2 ratios: 1.100, from 1.100 to 1.100; 2 faster; bits differ in
 2 of 2 cases, by up to 0.0039
 
@@ -432,12 +430,12 @@ def test_the_first_value_is_the_base_and_outputs_that_differ_say_by_how_much(
     session: FakeSession, narrow: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session.bits = Bits(12, 4096, 0.00390625)
-    args = ("--ab", "stages=2,1", "--seq", "4k", "--batch", "1", "--page-size", "16", "--head-dim", "64,128")
+    args = ("--ab", "stages=2,1", "--seq", "4k", "--batch", "1", "--page-size", "16", "--heads", "32/4,32/8")
     code, out, _ = run(capsys, *args)
     assert code == 0
     assert out.startswith(AB_OTHER_WAY)
-    assert [(case.head_dim, case.page_size, splits) for case, _, splits in session.asked] == [
-        (dim, 16, splits) for dim, splits in ((64, 16), (64, 16), (128, 16), (128, 16))
+    assert [(case.heads.num_kv_heads, case.page_size, splits) for case, _, splits in session.asked] == [
+        (kv_heads, 16, 16) for kv_heads in (4, 4, 8, 8)
     ]
 
 
@@ -804,7 +802,11 @@ def test_a_wrong_use_of_a_run_time_flag_says_what_is_wrong(
         ),
         (["--ab", "stages=1,2", "attn_decode_split_kv"], "it does not reach attn_decode_split_kv", "split_kv_mma"),
         (["--ab", "stages=1,4", "--head-dim", "256"], "no variant beside", "stages of its neighbours: 1, 2"),
-        (["--ab", "block_kv=32,64"], "no variant beside attn_decode_split_kv_mma.bf16.d128 has block_kv=32", "64"),
+        (
+            ["--ab", "block_kv=32,128", "--head-dim", "64"],
+            "attn_decode_split_kv_mma.bf16.d64.kv128 has block_kv=32",
+            "64",
+        ),
         (["--estimate", "H200", "--ab", "stages=1,2"], "--estimate takes no --ab:", ""),
         (["--save", "a/b"], "--save a/b: not a name", ".json"),
         (["--qo-len", "0"], "qo-len", ""),
@@ -879,7 +881,7 @@ waves: blocks of the grid over those that the GPU holds at a time."""
 
 
 def test_occupancy_splits_and_waves_stand_below_the_floors(
-    narrow: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    one_tile: None, narrow: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(registry: Registry, names: Sequence[str], arch: Arch, progress: object) -> Usage:
         (variant,) = names
