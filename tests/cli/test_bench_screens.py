@@ -60,7 +60,7 @@ def one_thread() -> None:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> FakeBench:
+def bench(monkeypatch: pytest.MonkeyPatch, one_tile: None) -> FakeBench:
     fake = FakeBench()
     monkeypatch.setattr(workflow, "find_bench_arch", lambda: Arch(9, 0))
     monkeypatch.setattr(workflow, "open_cuda_bench", fake.open)

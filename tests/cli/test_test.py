@@ -105,8 +105,9 @@ def screen(text: str) -> str:
     return text.strip("\n")
 
 
-# Few of the real cases, by their whole ids, so that a case more elsewhere moves no screen.
-NAMED = ("attn_decode_split_kv", "attn_decode_split_kv_mma", "attn_combine")
+# Few of the real variants and cases, by their whole names, so that one more elsewhere moves no screen.
+MMA = tuple(f"attn_decode_split_kv_mma.bf16.d128{tile}" for tile in ("", ".s1", ".s4"))
+NAMED = ("attn_decode_split_kv", *MMA, "attn_combine")
 CHOSEN = "tile_counts-b1-kv64-h2-g4-q1-s3-lse or b1-q1-h1-s1-live"
 
 
@@ -120,7 +121,7 @@ def test_all_passed_names_the_worst_case_of_each_kernel(run: Run, outcomes: dict
 the emulator, sm_90, release, quick cases, seed 0
 kernel                    variants  cases  failed  skipped  worst error
 attn_decode_split_kv             1      1       0        0         0.61
-attn_decode_split_kv_mma         4      4       0        0         0.61
+attn_decode_split_kv_mma         3      3       0        0         0.61
 attn_combine                     1      1       0        0         0.50
 
 closest to the limit of 1:
@@ -131,7 +132,7 @@ closest to the limit of 1:
   0.50  attn_combine.bf16.d128
         b1-q1-h1-s1-live
 
-6 variants, 6 cases: all passed
+5 variants, 5 cases: all passed
 """)
 
 
@@ -147,7 +148,7 @@ def test_a_narrow_screen_has_a_sentence_for_each_kernel_and_no_broken_word(
     assert all(len(line) <= columns for line in shown)
     assert " ".join(shown) == (
         "attn_decode_split_kv 1 variant, 1 case, 0 failed, 0 skipped, worst error 0.25 "
-        "attn_decode_split_kv_mma 4 variants, 4 cases, 0 failed, 0 skipped, worst error 0.25 "
+        "attn_decode_split_kv_mma 3 variants, 3 cases, 0 failed, 0 skipped, worst error 0.25 "
         "attn_combine 1 variant, 1 case, 1 failed, 0 skipped, worst error 1.50"
     )
 
@@ -161,7 +162,7 @@ def test_a_failure_shows_place_values_and_the_command_that_reruns_it(run: Run, o
     assert result.out == screen("""
 the emulator, sm_90, release, quick cases, seed 3
 kernel                    variants  cases  failed  skipped  worst error
-attn_decode_split_kv_mma         4      4       1        0        83.40
+attn_decode_split_kv_mma         3      3       1        0        83.40
 
 attn_decode_split_kv_mma: 1 case failed
 
@@ -170,7 +171,7 @@ attn_decode_split_kv_mma: 1 case failed
     1.36, allowed 0.0163
     sparkctl test attn_decode_split_kv_mma.bf16.d128.s4 -k large_logits-b1-kv150-h2-g4-q1-s3-large-lse --backend emulator --seed 3
 
-4 variants, 4 cases: 1 failed
+3 variants, 3 cases: 1 failed
 """)
     wide = run(*words, columns=120).out
     assert f"    {WRONG}\n" in wide
@@ -257,7 +258,7 @@ def test_a_variant_that_ran_nothing_is_told_and_not_all_passed(run: Run, outcome
 skipped: attn_decode_split_kv, 2 cases: too little memory
 ran no case: attn_decode_split_kv.bf16.d128: too little memory
 
-6 variants, 9 cases: 0 failed, 1 variant ran no case""")
+5 variants, 8 cases: 0 failed, 1 variant ran no case""")
     data = json.loads(run("attn_decode_split_k*", *NAMED[1:], *words, "--json").out)
     assert (data["passed"], data["ran_no_case"], data["missed"]) == (True, ["attn_decode_split_kv.bf16.d128"], [])
 
@@ -270,7 +271,7 @@ def test_what_was_asked_for_by_name_and_ran_nothing_is_no_success(
     words = [name, *NAMED[1:], "--head-dim", "128", "--dtype", "bf16", "-k", CHOSEN]
     result = run(*words, columns=200)
     assert result.code == 1
-    assert result.out.endswith(f"\n6 variants, 5 cases: 0 failed, 1 variant ran no case, {name} asked for by name")
+    assert result.out.endswith(f"\n5 variants, 4 cases: 0 failed, 1 variant ran no case, {name} asked for by name")
     assert json.loads(run(*words, "--json").out)["missed"] == [name]
 
 

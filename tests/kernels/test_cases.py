@@ -46,7 +46,8 @@ def emulator() -> Library:
 
 def staged(dtype: str, head_dim: int) -> list[Variant]:
     """The mma variants that differ in stages alone."""
-    where = {"dtype": [dtype], "head_dim": [str(head_dim)]}
+    tile = {"block_kv": ["64"], "q_frag": ["resident"], "rows": ["8"]}
+    where = {"dtype": [dtype], "head_dim": [str(head_dim)], **tile}
     return list(select_variants(REGISTRY, ["attn_decode_split_kv_mma"], where=where))
 
 

@@ -89,13 +89,13 @@ PLANTED = {
     "lse is left in the log2 domain": Planted("attention/softmax.cuh", ") * kLn2", ")", COMBINE, "model_shape"),
     "splits are merged without a common maximum": Planted(
         "combine/merge.cuh",
-        "const float factor = rescale_factor(part.max, max);",
-        "const float factor = 1.0f;",
+        ": rescale_factor(part.max, max);",
+        ": 1.0f;",
         COMBINE,
         "far_apart",
     ),
     "an empty split's accumulator is read": Planted(
-        "combine/merge.cuh", "if (part.sum == 0.0f) return;", "", COMBINE, "empty_first"
+        "combine/merge.cuh", "part.sum == 0.0f ? -1.0f : ", "", COMBINE, "empty_first"
     ),
     "the out of a state without keys is read": Planted(
         "combine/merge_states.cuh", "lse == kNegInf ? 0.0f : 1.0f", "1.0f", MERGE, "empty_first"
@@ -145,8 +145,8 @@ PLANTED = {
     ),
     "a sink counts once a split": Planted(
         "combine/merge.cuh",
-        "if (sink != kNegInf) add_sink",
-        "for (int s = 0; sink != kNegInf && s < count; ++s) add_sink",
+        "if (sink != kNegInf) merged.sum +=",
+        "for (int s = 0; sink != kNegInf && s < count; ++s) merged.sum +=",
         COMBINE,
         "sinks_once",
     ),

@@ -29,10 +29,13 @@ CHOSEN = (
     "attn_decode_split_kv_mma.bf16.d192.kv32",
     "attn_decode_split_kv_mma.bf16.d64",
     "attn_decode_split_kv_mma.bf16.d64.reload.r16",
+    "attn_decode_split_kv_mma.bf16.d64.s1",
     "attn_decode_split_kv_mma.fp16.d32.s4.kv128",
     "attn_paged_decode_split_kv.fp16.d96",
     "attn_paged_decode_split_kv_mma.bf16.d192.kv32",
     "attn_paged_decode_split_kv_mma.bf16.d64.kv128",
+    "attn_paged_decode_split_kv_mma.bf16.d192.s1.r16",
+    "attn_paged_decode_split_kv_mma.fp16.d32.s4.kv128",
     "fa_split_gqa.bf16.d64",
     "fa_split_gqa.bf16.d64.s1.p1",
     "fa_split_gqa.fp16.d32.p1",
@@ -61,7 +64,7 @@ IN_CHECK = (
     "attn_merge_states.bf16.d96",
     "stream_read.u4",
 )
-AXES = ("stages", "block_kv", "q_frag", "paged", "lanes")  # those that change what threads do beside each other
+AXES = ("stages", "block_kv", "q_frag", "rows", "paged", "lanes")  # those that change what threads do beside each other
 
 # A sequence without keys, splits without any, rows in two passes, buffers that are refilled; sizes that end no tile.
 DECODE = DecodeCase((150, 0, 43), num_kv_heads=2, group=3, qo_len=3, num_splits=4, causal=True, slack=2)
