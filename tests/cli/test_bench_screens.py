@@ -238,7 +238,7 @@ def test_a_wrong_output_of_ours_is_an_error_of_its_row(bench: FakeBench, show: S
             args[6].mul_(float("nan"))  # type: ignore[attr-defined]
 
     bench.library.module.decode = wrong
-    line = f"attn_decode_split_kv_mma --where stages=2,4 --where q_frag=resident --seq 64 --batch 1 {SMALL}"
+    line = f"attn_decode_split_kv_mma --where stages=2,4 --where block_kv=64 --where rows=8 --seq 64 --batch 1 {SMALL}"
     code, out, _ = show("wrong_output", f"{line} --peers none")
     assert code == 1
     assert f"no result: {MMA}, 1 × 64, 8/2, d64, bf16: NaN in" in " ".join(out.split())

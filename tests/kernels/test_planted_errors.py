@@ -18,6 +18,7 @@ from sparkctl.workflows.test import plan_suite, run_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 DECODE = "attn_decode_split_kv_mma.bf16.d64"
+DECODE_16_ROWS = "attn_decode_split_kv_mma.bf16.d64.reload.r16"
 SCALAR = "attn_decode_split_kv.bf16.d64"
 PAGED = "attn_paged_decode_split_kv_mma.bf16.d64"
 COMBINE = "attn_combine.bf16.d64"
@@ -123,7 +124,7 @@ PLANTED = {
         "attention/split_kv_mma.cuh",
         "mask_smem[lane_id() / 4 + 8 * half]",
         "mask_smem[lane_id() / 4]",
-        DECODE,
+        DECODE_16_ROWS,
         "rank4_heads",
     ),
     "the soft-cap forgets the scale": Planted(
@@ -150,9 +151,14 @@ PLANTED = {
         COMBINE,
         "sinks_once",
     ),
-    "a sink leaves the maximum where it was": Planted(
-        "attention/softmax.cuh", "row.max = max;", "", COMBINE, "sinks_once"
+    "a sink does not raise the maximum of a merge": Planted(
+        "combine/merge.cuh",
+        "if (sink != kNegInf) merged.max = fmaxf(merged.max, sink_to_log2(sink));",
+        "",
+        COMBINE,
+        "sinks",
     ),
+    "a sink leaves the maximum where it was": Planted("attention/softmax.cuh", "row.max = max;", "", PREFILL, "sinks"),
     "the causal mask of prefill is aligned top-left": Planted(
         "attention/geometry.h",
         "const int own = kv_len - qo_len + position;",
