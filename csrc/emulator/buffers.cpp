@@ -16,13 +16,22 @@ constexpr int64_t kNear = 1 << 20;  // further away an address has nothing to do
 
 void GlobalBuffers::add(const char* name, const void* begin, size_t bytes, bool writable, bool written) {
   const char* first = static_cast<const char*>(begin);
-  GlobalBuffer buffer{name, first, bytes, writable, {}};
+  GlobalBuffer buffer{name, first, bytes, writable, false, {}};
   if (kChecksMemory && writable) buffer.written.assign(bytes, static_cast<uint8_t>(written));
   by_begin_[first] = std::move(buffer);
 }
 
 void GlobalBuffers::remove(const void* begin) {
   by_begin_.erase(static_cast<const char*>(begin));
+}
+
+void GlobalBuffers::mark_written_ahead(const void* begin) {
+  const auto found = by_begin_.find(static_cast<const char*>(begin));
+  if (found != by_begin_.end()) found->second.written_ahead = true;
+}
+
+void GlobalBuffers::forget_ahead() {
+  for (auto& [begin, buffer] : by_begin_) buffer.written_ahead = false;
 }
 
 GlobalBuffer* GlobalBuffers::find(const void* address) {
@@ -76,6 +85,10 @@ void spark_emulator_add_buffer(const char* name, const void* begin, size_t bytes
 void spark_emulator_remove_buffer(const void* begin) {
   dependence::forget_buffer(begin);
   global_buffers().remove(begin);
+}
+
+void spark_emulator_written_ahead(const void* begin) {
+  global_buffers().mark_written_ahead(begin);
 }
 }
 

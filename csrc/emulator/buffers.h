@@ -15,6 +15,7 @@ struct GlobalBuffer {
   const char* begin;
   size_t bytes;
   bool writable;
+  bool written_ahead = false;    // by the kernel ahead of the next launch
   std::vector<uint8_t> written;  // a byte each, for writable ones where reads are checked: 1 once it has a value
 
   bool holds(const void* address, size_t count) const {
@@ -27,6 +28,9 @@ class GlobalBuffers {
  public:
   void add(const char* name, const void* begin, size_t bytes, bool writable, bool written);
   void remove(const void* begin);
+  void mark_written_ahead(const void* begin);
+  // A launch has ended: what was ahead of it is no longer ahead of the next.
+  void forget_ahead();
 
   const std::map<const char*, GlobalBuffer>& all() const { return by_begin_; }
 

@@ -84,9 +84,10 @@ std::vector<ChangedRange> launch_begins() {
   std::vector<ChangedRange> changed;
   const std::lock_guard lock(kernels().mutex);
   for (const auto& [begin, buffer] : global_buffers().all()) {
+    if (buffer.written_ahead) changed.push_back({const_cast<char*>(begin), buffer.bytes});
     if (!buffer.writable) continue;
     Watched& watched = kernels().buffers[begin];
-    changed.insert(changed.end(), watched.changed.begin(), watched.changed.end());
+    if (!buffer.written_ahead) changed.insert(changed.end(), watched.changed.begin(), watched.changed.end());
     watched.changed.clear();
     watched.before.assign(begin, begin + buffer.bytes);
   }

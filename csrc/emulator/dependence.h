@@ -1,6 +1,7 @@
 // Dependent launches in runs that are not watched (there the race check sees more). Such a kernel may start before the
 // kernel ahead of it has ended: until a thread of its block has passed griddepcontrol.wait, what the kernel ahead
-// changed in named writable memory (spark_emulator_add_buffer) is 0xFF to it.
+// changed in named writable memory (spark_emulator_add_buffer), or is said to have (spark_emulator_written_ahead), is
+// 0xFF to it.
 #pragma once
 
 #include <cstddef>

@@ -29,6 +29,10 @@ void spark_emulator_set_shared_limits(size_t block_bytes, size_t static_bytes);
 void spark_emulator_add_buffer(const char* name, const void* begin, size_t bytes, int writable, int written);
 void spark_emulator_remove_buffer(const void* begin);
 
+// The named memory that begins there is what the kernel ahead of the next launch writes: if that launch is a dependent
+// one, it sees 0xFF there until griddepcontrol.wait, and the race check reports a read ahead of the wait.
+void spark_emulator_written_ahead(const void* begin);
+
 // 1 where host code did something undefined that no launch has failed for yet (builds for --sanitize undefined);
 // spark_emulator_last_error then says what, and the next call gives 0.
 int spark_emulator_host_failed(void);

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <thread>
 
+#include "emulator/buffers.h"
 #include "emulator/cluster.h"
 #include "emulator/dependence.h"
 #include "emulator/undefined.h"
@@ -183,6 +184,7 @@ std::string run_checked_grid(const Grid& grid, void (*call)(const void*), const 
     GridRun run(grid, call, closure, settings, nullptr);
     watch::launch_begins(grid, grid.dependent);
     run_on_workers(run, 1);
+    global_buffers().forget_ahead();
     return run.error();
   }
   std::vector<ChangedRange> changed = dependence::launch_begins();
@@ -191,6 +193,7 @@ std::string run_checked_grid(const Grid& grid, void (*call)(const void*), const 
   run_on_workers(run, hidden.empty() ? settings.workers : 1);
   hidden.reveal();
   dependence::launch_ends();
+  global_buffers().forget_ahead();
   return run.error();
 }
 

@@ -142,8 +142,20 @@ bool RaceCheck::is_constant(const Access& access, const Block* holder) const {
   return buffer != nullptr && !buffer->writable;
 }
 
+// What the kernel ahead writes without having run here.
+void RaceCheck::check_written_ahead(Thread& thread, const Access& access) const {
+  if (member(thread).progress.of(thread.index).waited) return;
+  const GlobalBuffer* buffer = global_buffers().find(access.address);
+  if (buffer == nullptr || !buffer->written_ahead) return;
+  end_block(thread, access.place,
+            std::string("race: ") + verb(access.kind, false) + " " + std::to_string(access.bytes) + " bytes at " +
+                global_buffers().describe(access.address, access.bytes) +
+                ", which the kernel ahead writes; this thread has not passed griddepcontrol.wait");
+}
+
 void RaceCheck::access(Thread& thread, const Access& access) {
   const Block* holder = thread.block->cluster->holder(access.address);
+  if (dependent_ && holder == nullptr) check_written_ahead(thread, access);
   if (is_constant(access, holder)) return;
   const bool replaces = writes(access.kind) && !is_strong(access.kind);
   visit(holder, access.address, access.bytes, replaces,

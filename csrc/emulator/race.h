@@ -48,6 +48,7 @@ class RaceCheck {
   const Member& member(const Thread& thread) const { return members_[thread.block->rank]; }
 
   bool is_constant(const Access& access, const Block* holder) const;
+  void check_written_ahead(Thread& thread, const Access& access) const;
   void visit_cell(Thread& thread, const Access& access, bool shared, Cell& cell);
   bool is_ordered(const PastAccess& past, const Thread& thread) const;
   bool counts(const PastAccess& past, bool shared) const;

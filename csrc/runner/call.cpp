@@ -12,6 +12,7 @@ namespace spark::runner {
 namespace {
 
 constexpr unsigned char kPoison = 0xff;
+constexpr size_t kMostBytesAhead = size_t{1} << 20;   // each block of a grid hides and brings back as much
 constexpr int64_t kLargestOutput = int64_t{1} << 32;  // elements; beyond it a header is wrong, not large
 
 std::string shape_text(const Shape& shape) {
@@ -201,11 +202,22 @@ Output& Call::workspace(const char* name, ElementType type, const Shape& shape) 
 }
 
 void Call::launch(const Variant& variant, const void* params) {
-  if (launches_ == 0) check_all_known();
+  if (launches_ == 0) {
+    check_all_known();
+    put_writer_ahead();
+  }
   ++launches_;
   const Status status = variant.launcher(params, nullptr);
   if (emulation::host_failed()) throw CallFailed(std::string(variant.name) + ": " + emulation::last_error());
   if (status.code != STATUS_OK) throw CallFailed(std::string(variant.name) + ": " + failure_text(status));
+}
+
+// Behind the kernel that writes its inputs is where a call usually comes.
+void Call::put_writer_ahead() const {
+  size_t bytes = 0;
+  for (const auto& [number, block] : blocks_) bytes += block.bytes();
+  if (bytes > kMostBytesAhead) return;
+  for (const auto& [number, block] : blocks_) emulation::written_ahead(block.data());
 }
 
 void Call::reset() {

@@ -29,6 +29,9 @@ inline void add_buffer(const char* name, const void* begin, size_t bytes, bool w
 inline void remove_buffer(const void* begin) {
   spark_emulator_remove_buffer(begin);
 }
+inline void written_ahead(const void* begin) {
+  spark_emulator_written_ahead(begin);
+}
 inline int64_t launch_count() {
   return static_cast<int64_t>(spark_emulator_launch_count());
 }
@@ -51,6 +54,7 @@ inline void limit_shared_memory() {}
 inline void configure(int, int, uint64_t) {}
 inline void add_buffer(const char*, const void*, size_t, bool, bool) {}
 inline void remove_buffer(const void*) {}
+inline void written_ahead(const void*) {}
 inline int64_t launch_count() {
   return 0;
 }

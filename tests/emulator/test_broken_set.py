@@ -97,6 +97,13 @@ FAULTS: dict[str, tuple[str, list[str]]] = {
         "race",
         ["by cp.async", "'tile_smem'", "{missing_barrier_after_wait copy}", "{missing_barrier_after_wait read}"],
     ),
+    "input_read_before_dependence_wait": (
+        "race",
+        [
+            "at {input_read_before_dependence_wait}: race: reads 4 bytes at byte 0 of 'in', which the kernel ahead "
+            "writes; this thread has not passed griddepcontrol.wait"
+        ],
+    ),
     "missing_barrier_before_reuse": (
         "race",
         [
@@ -284,7 +291,10 @@ def test_the_verdict_on_a_copy_does_not_depend_on_when_it_lands(program: Program
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("case", ["read_before_dependence_wait", "one_block_reads_before_dependence_wait"])
+@pytest.mark.parametrize(
+    "case",
+    ["read_before_dependence_wait", "one_block_reads_before_dependence_wait", "input_read_before_dependence_wait"],
+)
 def test_a_read_before_the_wait_finds_poison_in_a_plain_run(program: Programs, case: str, schedule: str) -> None:
     verdict = run_checked(program("plain"), case, "broken", schedule=schedule)
     # The poison is -1. What stayed the same is not hidden: the first word may be a 0 that was a 0 before.

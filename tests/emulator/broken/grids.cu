@@ -64,6 +64,13 @@ __global__ void then_clears(int* state) {
   if constexpr (BROKEN) ptx::griddepcontrol_wait();
 }
 
+// The kernel ahead is somebody else's: its output is this kernel's input.
+template <bool BROKEN>
+__global__ void negates_input(const int* in, int* out) {
+  if constexpr (!BROKEN) ptx::griddepcontrol_wait();
+  out[threadIdx.x] = -in[threadIdx.x];  // here: input_read_before_dependence_wait
+}
+
 FAULT(blocks_write_one_element) {
   const program::Buffer<int> in("in", count_up(64));
   const program::Buffer<int> out("out", BROKEN ? 63 : 64);
@@ -98,6 +105,15 @@ FAULT(one_block_reads_before_dependence_wait) {
   config.dependent = true;
   program::run(SPARK_LAUNCH(blocks_negate<BROKEN>, config, twice.data(), out.data()));
   expect_values(out, [](int i) { return -2 * i; });
+}
+FAULT(input_read_before_dependence_wait) {
+  const program::Buffer<int> in("in", count_up(32));
+  const program::Buffer<int> out("out", 32);
+  runner::emulation::written_ahead(in.data());
+  LaunchConfig config{1, 32};
+  config.dependent = true;
+  program::run(SPARK_LAUNCH(negates_input<BROKEN>, config, in.data(), out.data()));
+  expect_values(out, [](int i) { return -i; });
 }
 FAULT(write_before_dependence_wait) {
   const program::Buffer<int> state("state", count_up(32), program::Use::in_out);
