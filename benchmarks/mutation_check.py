@@ -85,6 +85,10 @@ MOST_CASES = 24  # of one variant
 # Why nothing notices: (kernel, how the statement's comment begins) -> reason.
 EXPLAINED: Mapping[tuple[str, str], str] = {
     ("attn_paged_decode_split_kv_mma", "Q is written"): "compiled for q_frag=reload alone, which pages do not have",
+    (
+        "attn_paged_decode_split_kv_mma",
+        "from here on",
+    ): "a call on pages always has kv_lens, and has waited for the kernel ahead before it read them",
 }
 
 
