@@ -178,18 +178,22 @@ class FakeModule:
         import torch
 
         self.calls.append(args)
-        _, _, q, k, v, _, out, _, _, _, _, scale, *_ = args
-        heads = (tensor.transpose(1, 2).float() for tensor in (q, k, v))
-        result = torch.nn.functional.scaled_dot_product_attention(*heads, scale=scale, enable_gqa=True)
-        out.copy_(result.transpose(1, 2))
+        _, _, q, k, v, lens, out, _, _, _, _, scale, *_ = args
+        for b in range(q.shape[0]):  # a batch of one length at once
+            one = slice(None) if lens is None else slice(b, b + 1)
+            keys = slice(None) if lens is None else slice(int(lens[b]))
+            heads = (tensor.transpose(1, 2).float() for tensor in (q[one], k[one, keys], v[one, keys]))
+            result = torch.nn.functional.scaled_dot_product_attention(*heads, scale=scale, enable_gqa=True)
+            out[one].copy_(result.transpose(1, 2))
+            if lens is None:
+                break
 
     def paged_decode(
         self, variant: int, combine: int, q: Any, k: Any, v: Any, table: Any, lens: Any, *rest: Any
     ) -> None:
         """Gathers the pages and decodes."""
-        length = int(lens[0])
-        k, v = (pages[table.long()].flatten(1, 2)[:, :length] for pages in (k, v))
-        self.decode(variant, combine, q, k, v, None, *rest)
+        k, v = (pages[table.long()].flatten(1, 2) for pages in (k, v))
+        self.decode(variant, combine, q, k, v, lens, *rest)
 
     def stream_read(self, index: int, raw: Any, checksum: Any) -> None:
         words = raw.numpy().view(np.int32)

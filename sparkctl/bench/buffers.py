@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.axes import ELEMENT_BYTES, DecodeCase
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 COLD_L2_FACTOR = 2  # the slots together exceed this many times the L2
 MAX_SLOTS = 8192  # calls in one graph; more would measure the graph
 SPARE_PAGES = 8  # one page in so many of a pool holds no key of the case
+# What holds no key of a batch of several lengths: large, so that an output shows a key that was read, but no NaN, which
+# libraries multiply with a weight of 0 behind the end of a sequence.
+WRONG_KEY = 1000.0
 _ALIGN = 256  # bytes, as cudaMalloc aligns
 
 
@@ -30,7 +35,8 @@ class SlotLayout:
     k: int
     v: int
     q: int
-    table: int  # int32 [batch, pages], then int32 [batch]; nothing where contiguous
+    table: int  # int32 [batch, pages] where paged
+    lens: int  # int32 [batch] where a call gets lengths
     size: int
     kv_bytes: int  # of K alone, pages that hold no key of the case among them
     q_bytes: int
@@ -45,11 +51,11 @@ class Slots:
     layout: SlotLayout
     raw: list[torch.Tensor]  # uint8 [layout.size]
     q: list[torch.Tensor]  # [batch, qo_len, num_qo_heads, head_dim]
-    k: list[torch.Tensor]  # [batch, kv_len, num_kv_heads, head_dim] or [num_pages, page_size, num_kv_heads, head_dim]
+    k: list[torch.Tensor]  # [batch, room, num_kv_heads, head_dim] or [num_pages, page_size, num_kv_heads, head_dim]
     v: list[torch.Tensor]
     out: list[torch.Tensor]  # as q
     table: list[torch.Tensor]  # int32 [batch, pages]; empty where contiguous
-    kv_lens: list[torch.Tensor]  # int32 [batch]; empty where contiguous
+    kv_lens: list[torch.Tensor]  # int32 [batch]; empty where all have the length of K
 
     @property
     def count(self) -> int:
@@ -58,12 +64,13 @@ class Slots:
     def inputs(self, slot: int) -> tuple[torch.Tensor | None, ...]:
         """What an entry point takes before its outputs."""
         qkv = (self.q[slot], self.k[slot], self.v[slot])
-        return (*qkv, self.table[slot], self.kv_lens[slot]) if self.table else (*qkv, None)
+        lens = self.kv_lens[slot] if self.kv_lens else None
+        return (*qkv, self.table[slot], lens) if self.table else (*qkv, lens)
 
     def keys(self, case: DecodeCase, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """K and V [batch, kv_len, num_kv_heads, head_dim]; copies where they lie in pages."""
+        """K and V [batch, kv_len, num_kv_heads, head_dim], each sequence's own keys first; copies of pages."""
         if not self.table:
-            return self.k[slot], self.v[slot]
+            return self.k[slot][:, : case.kv_len], self.v[slot][:, : case.kv_len]
         ids = self.table[slot].long()
         k, v = (pages[ids].flatten(1, 2)[:, : case.kv_len] for pages in (self.k[slot], self.v[slot]))
         return k, v
@@ -72,17 +79,19 @@ class Slots:
 def plan_slot(case: DecodeCase) -> SlotLayout:
     """Offsets of one slot, each aligned to 256 bytes."""
     traffic = decode_traffic(case)
-    half, num_pages = traffic.kv_bytes // 2, 0
+    rows, num_pages = case.batch * case.room, 0
     if case.page_size is not None:
-        needed = case.batch * case.pages
-        num_pages = needed + max(1, needed // SPARE_PAGES)
-        half = num_pages * case.page_size * case.heads.num_kv_heads * case.head_dim * ELEMENT_BYTES
+        num_pages = case.total_pages + max(1, case.total_pages // SPARE_PAGES)
+        rows = num_pages * case.page_size
+    half = rows * case.heads.num_kv_heads * case.head_dim * ELEMENT_BYTES
     v = _aligned(half)
     q = v + _aligned(half)
     table = q + _aligned(traffic.q_bytes)
-    room = table + _aligned(traffic.table_bytes) + _aligned(traffic.out_bytes)
-    size = room if case.page_size is None else min(room, _aligned(traffic.bytes))
-    return SlotLayout(0, v, q, table, size, half, traffic.q_bytes, num_pages, room)
+    lens = table + TABLE_ENTRY_BYTES * case.batch * case.pages
+    end = lens + (TABLE_ENTRY_BYTES * case.batch if case.has_lengths else 0)
+    room = _aligned(end) + _aligned(traffic.out_bytes)
+    size = min(room, _aligned(traffic.bytes)) if case.has_lengths else room
+    return SlotLayout(0, v, q, table, lens, size, half, traffic.q_bytes, num_pages, room)
 
 
 def count_slots(case: DecodeCase, l2_bytes: int) -> int:
@@ -115,7 +124,8 @@ def format_bytes(count: int) -> str:
 def check_room(case: DecodeCase, count: int, free_bytes: int, device: str) -> None:
     """WorkFailed when so many slots, and what is gathered for the reference, do not fit."""
     layout = plan_slot(case)
-    checked = 0 if case.page_size is None else decode_traffic(case).kv_bytes  # pages gathered for the reference
+    row_bytes = case.heads.num_kv_heads * case.head_dim * ELEMENT_BYTES
+    checked = 0 if case.page_size is None else 2 * case.batch * case.kv_len * row_bytes  # gathered for the reference
     if count * layout.room + checked > 0.9 * free_bytes:
         needed, free = format_bytes(layout.room), format_bytes(free_bytes)
         raise WorkFailed(
@@ -142,7 +152,7 @@ def allocate_slots(case: DecodeCase, count: int, *, device: str, seed: int = 0, 
     for slot in whole:
         slot.view(dtype).normal_(generator=generator)
     rows = (case.heads.num_kv_heads, case.head_dim)
-    kv_shape = (case.batch, case.kv_len, *rows) if case.page_size is None else (layout.num_pages, case.page_size, *rows)
+    kv_shape = (case.batch, case.room, *rows) if case.page_size is None else (layout.num_pages, case.page_size, *rows)
     q_shape = (case.batch, case.qo_len, case.heads.num_qo_heads, case.head_dim)
     slots = Slots(
         layout=layout,
@@ -154,30 +164,58 @@ def allocate_slots(case: DecodeCase, count: int, *, device: str, seed: int = 0, 
         table=[],
         kv_lens=[],
     )
-    return slots if case.page_size is None else _with_tables(case, slots, whole, generator)
+    if case.page_size is not None:
+        return _with_tables(case, slots, whole, generator)
+    return slots if case.kv_lens is None else _with_lengths(case, slots, whole)
+
+
+def _with_lengths(case: DecodeCase, slots: Slots, whole: list[torch.Tensor]) -> Slots:
+    """Contiguous keys of several lengths; behind the end of each is WRONG_KEY."""
+    for keys in (*slots.k, *slots.v):
+        for b, length in enumerate(case.lengths):
+            keys[b, length:] = WRONG_KEY
+    return replace(slots, kv_lens=[_write_lengths(case, slots.layout, slot) for slot in whole])
+
+
+def _write_lengths(case: DecodeCase, layout: SlotLayout, slot: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    kv_lens = _view(slot, layout.lens, (case.batch,), torch.int32)
+    kv_lens.copy_(torch.tensor(case.lengths, dtype=torch.int32))
+    return kv_lens
 
 
 def _with_tables(case: DecodeCase, slots: Slots, whole: list[torch.Tensor], generator: torch.Generator) -> Slots:
-    """Every slot's keys in pages drawn at random from its pool; what no key of the case fills is NaN."""
+    """Every slot's keys in pages drawn at random from its pool; what no key of the case fills is NaN.
+
+    Of several lengths it is WRONG_KEY, and what a table has behind a sequence's last page is a page of that.
+    """
     import torch
 
     assert case.page_size is not None
-    lens_at = slots.layout.table + TABLE_ENTRY_BYTES * case.batch * case.pages
-    tables, lens = [], []
+    unused = math.nan if case.kv_lens is None else WRONG_KEY
+    counts = [-(-length // case.page_size) for length in case.lengths]
+    tables = []
     for index, slot in enumerate(whole):
         order = torch.randperm(slots.layout.num_pages, generator=generator, device=slot.device)
         table = _view(slot, slots.layout.table, (case.batch, case.pages), torch.int32)
-        table.copy_(order[: table.numel()].view(table.shape))
-        kv_lens = _view(slot, lens_at, (case.batch,), torch.int32)
-        kv_lens.fill_(case.kv_len)
+        table.copy_(_rows_of_pages(order, counts))
         for pages in (slots.k[index], slots.v[index]):
-            pages[order[table.numel() :]] = math.nan
-            if tail := case.kv_len % case.page_size:
-                last: Any = table[:, -1].long()
-                pages[last, tail:] = math.nan
+            pages[order[sum(counts) :]] = unused
+            for b, length in enumerate(case.lengths):
+                if tail := length % case.page_size:
+                    pages[table[b, counts[b] - 1].long(), tail:] = unused
         tables.append(table)
-        lens.append(kv_lens)
-    return replace(slots, table=tables, kv_lens=lens)
+    return replace(slots, table=tables, kv_lens=[_write_lengths(case, slots.layout, slot) for slot in whole])
+
+
+def _rows_of_pages(order: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
+    """[batch, most pages]: to each sequence the next pages in order, behind them one that no sequence has."""
+    ends = list(accumulate(counts))
+    table = order[ends[-1]].repeat(len(counts), max(counts))
+    for b, (end, count) in enumerate(zip(ends, counts, strict=True)):
+        table[b, :count] = order[end - count : end]
+    return table
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -12,9 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkctl.bench.axes import DecodeCase, format_size
+from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import match_gpu
 from sparkctl.bench.results import Row, Run
+from sparkctl.bench.sizes import format_size
 from sparkctl.errors import MissingTool, UsageError
 
 if TYPE_CHECKING:

@@ -92,6 +92,8 @@ def _comparison_record(one: Comparison) -> dict[str, Any]:
 def case_record(case: DecodeCase) -> dict[str, Any]:
     """The axes of a case, the heads as two numbers."""
     axes = asdict(case)
+    if case.kv_lens is None:  # files without a ragged case stay as they were
+        del axes["kv_lens"], axes["spread"]
     return {"label": case.label, **axes.pop("heads"), **axes}
 
 
@@ -116,6 +118,7 @@ def _row_record(row: Row, run: Run) -> dict[str, Any]:
             "time": _series_record(row.ceiling.series),
         },
         "ceiling_share": row.ceiling_share,
+        **({} if row.case.kv_lens is None else {"over_equal": run.over_equal(row)}),
         "peak_share": row.peak_share(match_gpu(run.environment.gpu)),
         "tflops": row.tflops,
         "gemm_share": row.gemm_share(run.environment.gemm),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shlex
 
-from sparkctl.bench.axes import format_size
+from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.lengths import format_lengths
 from sparkctl.bench.results import Row, Run
+from sparkctl.bench.sizes import format_size
 
 PROGRAM = ["sparkctl", "bench"]
-NOT_FOR_ONE_ROW = frozenset({"--suite", "--where", "--variant"})  # several cases or variants in one word
+KEYS_OPTIONS = ("--seq", "--batch", "--seq-lens", "--ragged", "--seed", "--no-equal")
+# Several cases or variants in one word.
+NOT_FOR_ONE_ROW = frozenset({"--suite", "--where", "--variant", *KEYS_OPTIONS})
 
 
 def repeat_command(row: Row, run: Run) -> str | None:
@@ -54,19 +58,29 @@ def _patterns_of(row: Row, run: Run, patterns: list[str], *, narrowed: bool) -> 
     return [row.kernel] if patterns else []
 
 
+def _keys_options(case: DecodeCase) -> dict[str, str | None]:
+    """The lengths of the batch, without the equal ones beside them."""
+    if case.spread is not None:
+        drawn = {"--ragged": str(case.spread), "--seed": str(case.spread.seed), "--batch": str(case.batch)}
+        return {**drawn, "--no-equal": None}
+    if case.kv_lens is not None:
+        return {"--seq-lens": format_lengths(case.kv_lens, ","), "--no-equal": None}
+    return {"--seq": format_size(case.kv_len), "--batch": str(case.batch)}
+
+
 def _case_options(row: Row, given: dict[str, list[str | None]], *, by_suite: bool) -> dict[str, str | None]:
     case = row.case
     options: dict[str, str | None] = {
-        "--seq": format_size(case.kv_len),
-        "--batch": str(case.batch),
+        **_keys_options(case),
         "--heads": str(case.heads),
         "--head-dim": str(case.head_dim),
         "--dtype": case.dtype,
     }
     if case.page_size is not None or "--page-size" in given:
         options["--page-size"] = "none" if case.page_size is None else str(case.page_size)
+    if "," in (given.get("--qo-len", [""])[0] or "") or (by_suite and case.qo_len != 1):
+        options["--qo-len"] = str(case.qo_len)
     if by_suite:  # where no option need have said these
-        options |= {"--qo-len": str(case.qo_len)} if case.qo_len != 1 else {}
         options |= {"--causal": None} if case.causal else {}
         options |= {"--num-splits": str(case.num_splits)} if case.num_splits is not None else {}
     if by_suite or "--l2" in given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.axes import DecodeCase, equal_case
 from sparkctl.bench.gpus import GpuSpec
 from sparkctl.bench.statistics import Interval, StopReason, StopRule, median, median_interval, noise
 from sparkctl.bench.traffic import Traffic, bandwidth_tbps
@@ -226,6 +226,18 @@ class Run:
     interrupted: bool = False  # by Ctrl-C
     lost: str | None = None  # why the device does not answer any more
     sampling: Sampling | None = None
+
+    def over_equal(self, row: Row) -> float | None:
+        """The time of a ragged row over that of as many keys in sequences of one length: 1 where lengths cost nothing.
+
+        None for other rows, and where the other was not measured.
+        """
+        equal = equal_case(row.case)
+        found = [one for one in self.rows if one.case == equal and one.arm == row.arm] if equal is not None else []
+        own = [one for one in found if one.variant == row.variant]
+        chosen = len(found) == 1 and sum(one.case == row.case and one.arm == row.arm for one in self.rows) == 1
+        beside = own or (found if chosen else [])
+        return row.series.median_us / beside[0].series.median_us if beside else None
 
     @property
     def clocks_mhz(self) -> tuple[int, int] | None:

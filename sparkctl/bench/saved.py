@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sparkctl.bench.ab import Ab, Bits, Comparison
 from sparkctl.bench.axes import DecodeCase, Heads
+from sparkctl.bench.lengths import Spread
 from sparkctl.bench.record import RESULTS, SCHEMA_VERSION
 from sparkctl.bench.results import (
     Ceiling,
@@ -147,7 +148,14 @@ def _parse_sampling(record: Mapping[str, Any] | None) -> Sampling | None:
 
 
 def _parse_case(record: Mapping[str, Any]) -> DecodeCase:
-    return _known(DecodeCase, record, heads=Heads(record["num_qo_heads"], record["num_kv_heads"]))
+    lengths, spread = record.get("kv_lens"), record.get("spread")
+    return _known(
+        DecodeCase,
+        record,
+        heads=Heads(record["num_qo_heads"], record["num_kv_heads"]),
+        kv_lens=None if lengths is None else tuple(lengths),
+        spread=None if spread is None else _known(Spread, spread),
+    )
 
 
 def _parse_row(record: Mapping[str, Any]) -> Row:

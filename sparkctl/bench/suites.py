@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from sparkctl.bench.axes import DecodeCase, check_causal, format_size, parse_case
+from sparkctl.bench.axes import DecodeCase, check_causal, parse_case
+from sparkctl.bench.sizes import format_size
 from sparkctl.errors import UsageError
 from sparkctl.registry import Location, Registry, Suite
 from sparkctl.registry.suggest import did_you_mean

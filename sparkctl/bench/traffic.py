@@ -28,30 +28,35 @@ class Traffic:
 def decode_traffic(case: DecodeCase) -> Traffic:
     """The work of one decode.
 
-    bytes = 2 · batch · kv_len · num_kv_heads · head_dim · 2 (K and V, each byte once, whatever the group)
+    keys  = Σ kv_len over the sequences, each with its own.
+    bytes = 2 · keys · num_kv_heads · head_dim · 2 (K and V, each byte once, whatever the group)
           + 2 · batch · qo_len · num_qo_heads · head_dim · 2 (q read, out written)
-          + 4 · batch · (ceil(kv_len / page_size) + 1) where paged (int32 page ids, and the length).
-    flops = 4 · batch · num_qo_heads · head_dim · pairs: a multiply and an add for QKᵀ, and again for PV.
+          + 4 · (Σ ceil(kv_len / page_size) + batch) where paged (int32 page ids, and the lengths),
+            4 · batch where contiguous with a length for each sequence.
+    flops = 4 · num_qo_heads · head_dim · Σ pairs: a multiply and an add for QKᵀ, and again for PV.
     pairs = qo_len · kv_len, or with a causal mask the sum over i < qo_len of (kv_len − qo_len + 1 + i), the mask being
     aligned to the bottom right. The partial results of a split run are this kernel's own cost, so they are not counted.
     """
-    row_bytes = case.batch * case.head_dim * ELEMENT_BYTES
-    query_bytes = row_bytes * case.qo_len * case.heads.num_qo_heads
+    row_bytes = case.head_dim * ELEMENT_BYTES
+    query_bytes = case.batch * row_bytes * case.qo_len * case.heads.num_qo_heads
+    entries = case.total_pages + (case.batch if case.has_lengths else 0)
+    pairs = sum(visible_pairs(case, length) for length in case.lengths)
     return Traffic(
-        kv_bytes=2 * row_bytes * case.kv_len * case.heads.num_kv_heads,
+        kv_bytes=2 * row_bytes * case.total_keys * case.heads.num_kv_heads,
         q_bytes=query_bytes,
         out_bytes=query_bytes,
-        flops=4 * case.batch * case.heads.num_qo_heads * case.head_dim * visible_pairs(case),
-        table_bytes=0 if case.page_size is None else TABLE_ENTRY_BYTES * case.batch * (case.pages + 1),
+        flops=4 * case.heads.num_qo_heads * case.head_dim * pairs,
+        table_bytes=TABLE_ENTRY_BYTES * entries,
     )
 
 
-def visible_pairs(case: DecodeCase) -> int:
-    """Query-key pairs that one head of one sequence computes."""
+def visible_pairs(case: DecodeCase, kv_len: int) -> int:
+    """Query-key pairs that one head of a sequence of that length computes."""
     if not case.causal:
-        return case.qo_len * case.kv_len
-    first = case.kv_len - case.qo_len + 1  # keys that query 0 sees; below 1 it sees none
-    return sum(max(0, first + i) for i in range(case.qo_len))
+        return case.qo_len * kv_len
+    first = kv_len - case.qo_len + 1  # keys that query 0 sees; below 1 it sees none
+    seeing = min(case.qo_len, kv_len)  # queries that see a key: the last ones
+    return seeing * (max(first, 1) + kv_len) // 2
 
 
 def bandwidth_tbps(bytes_moved: int, time_us: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparkctl.cli.bench_cases import CASE_PARAMETERS, read_axes
+from sparkctl.cli.bench_cases import CASE_PARAMETERS, Lengths, read_axes
 from sparkctl.cli.bench_output import Output, prepare, remember, show_history, show_run, show_saved
 from sparkctl.cli.options import (
     Json,
@@ -34,8 +34,8 @@ Without KERNEL the operator chooses, as it would in a program. Cold L2, CUDA gra
 another revision or library in the same way.
 
 \b
-Suites: decode, paged, short; as in models: llama3-8b, llama3-70b,
-qwen3-30b-a3b, gemma. `sparkctl flags list` shows them.
+Suites: decode, paged, ragged, short; as in models: llama3-8b,
+llama3-70b, qwen3-30b-a3b, gemma. `sparkctl flags list` shows them.
 
 \b
 Examples:
@@ -45,6 +45,8 @@ Examples:
   sparkctl bench --seq 4k,16k --batch 1,8 --heads 32/8,32/4
   sparkctl bench attn_decode_split_kv_mma --where stages=1,2,4
   sparkctl bench --seq 16k --page-size none,1,16   contiguous, then in pages
+  sparkctl bench --ragged 128-16k --batch 16,64 --page-size none,16
+  sparkctl bench --seq-lens 63*128,16k          one long beside many short
   sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
   sparkctl bench --seq 1k --ab num_splits=auto,4,8
   sparkctl bench --seq 16k --ab min_blocks=1,4  a library for each value
@@ -70,6 +72,7 @@ MEASURED_ONLY = {
     "vs": "--vs",
     "profile": "--profile",
     "set_": "--set",
+    "no_equal": "--no-equal",
     "save": "--save",
     "from_": "--from",
     "history": "--history",
@@ -107,7 +110,19 @@ VsOption = Annotated[
     str | None,
     typer.Option("--vs", metavar="REV|LIBRARY", help="Hold this tree against a git revision or a built library."),
 ]
-QoLen = Annotated[int, typer.Option("--qo-len", metavar="N", min=1, help="Query positions of each sequence.")]
+SeqLens = Annotated[
+    str | None,
+    typer.Option("--seq-lens", metavar="LIST", help="One batch of these lengths: 128,1k,16k or 63*128,16k."),
+]
+Ragged = Annotated[
+    str | None,
+    typer.Option("--ragged", metavar="MIN-MAX", help="Batches whose lengths are drawn, log-uniformly: 128-16k."),
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Of --ragged; 0 if left out.")]
+NoEqual = Annotated[
+    bool, typer.Option("--no-equal", help="No case of one length, and as many keys, beside each ragged one.")
+]
+QoLen = Annotated[str, typer.Option("--qo-len", metavar="LIST", help="Query positions of each sequence.")]
 Causal = Annotated[bool, typer.Option("--causal", help="Mask to the bottom right; matters from --qo-len 2 on.")]
 NumSplits = Annotated[
     int | None, typer.Option("--num-splits", metavar="N", min=1, help="Splits along kv; planned if left out.")
@@ -162,7 +177,11 @@ def bench(
     head_dim: HeadDims = "128",
     dtype: Dtypes = "bf16",
     page_size: PageSizes = None,
-    qo_len: QoLen = 1,
+    seq_lens: SeqLens = None,
+    ragged: Ragged = None,
+    seed: Seed = None,
+    no_equal: NoEqual = False,
+    qo_len: QoLen = "1",
     causal: Causal = False,
     num_splits: NumSplits = None,
     l2: L2 = "cold",
@@ -194,9 +213,16 @@ def bench(
     if history is not None:
         show_history(ctx, history, output, plot)
         return
+    from sparkctl.bench.axes import with_equal_cases
+
     axes_given = frozenset(name for name in CASE_PARAMETERS if _is_given(ctx, name))
-    spoken = read_axes(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2)
+    lengths = Lengths(seq_lens, ragged, seed, axes_given)
+    spoken = read_axes(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2, lengths)
     cases = spoken.span() if suite is None else spoken.of_suites(cli_context(ctx).project, suite, axes_given)
+    if no_equal and all(case.kv_lens is None for case in cases):
+        raise UsageError("--no-equal: no case has several lengths", hint="beside --ragged or --seq-lens")
+    if not no_equal and ab is None and vs is None and estimate is None:
+        cases = with_equal_cases(cases)
     if estimate is not None:
         _refuse_what_an_estimate_ignores(ctx)
         _show_estimates(ctx, cases, estimate, json=json, other=csv or markdown)
@@ -224,11 +250,18 @@ def bench(
     flags = runtime_flags(registry, sets, without=None if parsed is None else parsed.name)
     patterns = (*(kernels or ()), *(variant or ()))
     words = [*patterns, *(["--suite", suite] if suite is not None else [])]
-    shape = {"seq": seq, "batch": batch, "heads": heads, "head_dim": head_dim, "dtype": dtype, "page_size": page_size}
+    drawn = {} if seed is None else {"seed": str(seed)}
+    keys = {"seq": seq, "batch": batch}
+    if ragged is not None:
+        keys = {"ragged": ragged, **drawn, "batch": batch}
+    elif seq_lens is not None:
+        keys = {"seq_lens": seq_lens}
+    shape = {**keys, "heads": heads, "head_dim": head_dim, "dtype": dtype, "page_size": page_size}
     for name, text in shape.items():
         if text is not None and (suite is None or name in axes_given):  # given, it narrows a suite
             words += [f"--{name.replace('_', '-')}", text]
-    words += ["--qo-len", str(qo_len)] if qo_len != 1 or (suite is not None and "qo_len" in axes_given) else []
+    words += ["--no-equal"] if no_equal else []
+    words += ["--qo-len", qo_len] if qo_len != "1" or (suite is not None and "qo_len" in axes_given) else []
     words += ["--causal"] if causal else []
     words += ["--num-splits", str(num_splits)] if num_splits is not None else []
     words += ["--l2", l2] if suite is None or "l2" in axes_given else []
@@ -262,8 +295,8 @@ def _is_given(ctx: typer.Context, parameter: str) -> bool:
 
 
 def _peers(text: str) -> tuple[str, ...]:
-    from sparkctl.bench.axes import parse_list
     from sparkctl.bench.peers import check_peers
+    from sparkctl.bench.sizes import parse_list
 
     return () if text.strip() == "none" else check_peers(parse_list(text, str.strip, option="--peers"))
 

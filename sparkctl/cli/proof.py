@@ -161,16 +161,20 @@ def proof(
 def _cases(
     seq: str, batch: str, heads: str, head_dim: int, dtype: str, page_size: str | None
 ) -> tuple[DecodeCase, ...]:
-    from sparkctl.bench.axes import parse_heads, parse_list, parse_size, span_cases
+    from sparkctl.bench.axes import parse_heads, same_keys, span_cases
+    from sparkctl.bench.sizes import parse_list, parse_size
 
     def positive(text: str) -> int:
         if (number := parse_size(text)) < 1:
             raise UsageError(f"'{text}' is less than 1")
         return number
 
+    keys = same_keys(
+        parse_list(seq, positive, option="--seq"),
+        parse_list(batch, positive, option="--batch"),
+    )
     return span_cases(
-        seqs=parse_list(seq, positive, option="--seq"),
-        batches=parse_list(batch, positive, option="--batch"),
+        keys=keys,
         heads=parse_list(heads, parse_heads, option="--heads"),
         head_dims=(head_dim,),
         dtypes=(dtype,),

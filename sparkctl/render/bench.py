@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from sparkctl.bench.axes import DecodeCase, format_size
+from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import match_gpu
 from sparkctl.bench.results import Row, Run, Series, Stamp
 from sparkctl.bench.statistics import StopRule
@@ -74,7 +74,7 @@ def shared_facts(rows: Sequence[Row]) -> str:
     case, varying = cases[0], varying_axes(cases)
     parts = [] if "heads" in varying else [f"{case.heads} heads"]
     parts += [f"pages of {case.page_size}"] if case.page_size is not None and "page_size" not in varying else []
-    parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 else []
+    parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 and "qo_len" not in varying else []
     parts += ["causal"] if case.causal else []
     parts += [] if "l2" in varying else [f"{case.l2} L2"]
     return ", ".join(parts) + "; case: batch × kv_len"
@@ -109,6 +109,7 @@ def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str
         ("eager\nµs", [format_us(row.eager.median_us) for row in rows]),
     ]
     columns += _hot_column(rows, run)
+    columns += _equal_column(rows, run)
     if any(row.is_compute_bound(gemm) for row in rows):
         columns.insert(6, ("% of\nGEMM", [_percent(row.gemm_share(gemm)) for row in rows]))
     if wide:
@@ -127,13 +128,22 @@ def _hot_column(rows: Sequence[Row], run: Run) -> list[tuple[str, list[str]]]:
     return [("hot L2\nµs", [NOTHING if time is None else format_us(time) for time in times])]
 
 
+def _equal_column(rows: Sequence[Row], run: Run) -> list[tuple[str, list[str]]]:
+    """What several lengths cost, where there are some."""
+    if all(row.case.kv_lens is None for row in rows):
+        return []
+    ratios = [run.over_equal(row) for row in rows]
+    return [("ragged /\nequal", [NOTHING if ratio is None else f"{ratio:.2f}" for ratio in ratios])]
+
+
 def _percent(share: float | None) -> str:
     return NOTHING if share is None else f"{share * 100:.0f}"
 
 
 def varying_axes(cases: Sequence[DecodeCase]) -> tuple[str, ...]:
     """Axes, besides batch and kv_len and what a variant's name says, on which the cases differ."""
-    return tuple(axis for axis in ("heads", "page_size", "l2") if len({getattr(case, axis) for case in cases}) > 1)
+    axes = ("heads", "page_size", "qo_len", "l2")
+    return tuple(axis for axis in axes if len({getattr(case, axis) for case in cases}) > 1)
 
 
 def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
@@ -143,10 +153,10 @@ def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
         "head_dim": f"d{case.head_dim}",
         "dtype": case.dtype,
         "l2": f"{case.l2} L2",
+        "qo_len": f"qo_len {case.qo_len}",
         "page_size": "contiguous" if case.page_size is None else f"page {case.page_size}",
     }
-    shape = f"{case.batch} × {format_size(case.kv_len)}"
-    return ", ".join([shape, *(text for axis, text in texts.items() if axis in varying)])
+    return ", ".join([case.shape, *(text for axis, text in texts.items() if axis in varying)])
 
 
 def row_notes(rows: Sequence[Row]) -> list[str]:
@@ -154,6 +164,8 @@ def row_notes(rows: Sequence[Row]) -> list[str]:
     notes: list[str] = []
     if any(peer.series for row in rows for peer in row.peers):
         notes.append("× is the peer's time over ours: above 1 ours is faster.")
+    if any(row.case.kv_lens is not None for row in rows):
+        notes.append("ragged / equal is the time over that of as many keys in sequences of one length.")
     for row in rows:
         notes += sampling_notes(row)
     return [*notes, *absent_notes(rows)]
@@ -284,9 +296,10 @@ CSV_CASE = (
     "causal",
     "l2",
     "page_size",
+    "kv_lens",
 )
 CSV_TIME = ("time_us", "low_us", "high_us", "noise", "samples", "stop", "throttled", "eager_us")
-CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share", "tflops", "gemm_share")
+CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share", "tflops", "gemm_share", "over_equal")
 CSV_FIELDS = ("variant", *CSV_CASE, "num_splits", *CSV_TIME, *CSV_RATES, *CSV_RUN)
 
 
@@ -310,12 +323,14 @@ def csv_case(case: DecodeCase) -> list[Any]:
     """The values of CSV_CASE."""
     heads = case.heads
     shape = [case.batch, case.kv_len, heads.num_qo_heads, heads.num_kv_heads, case.head_dim, case.dtype, case.qo_len]
-    return [*shape, int(case.causal), case.l2, "" if case.page_size is None else case.page_size]
+    lengths = "" if case.kv_lens is None else " ".join(map(str, case.kv_lens))
+    return [*shape, int(case.causal), case.l2, "" if case.page_size is None else case.page_size, lengths]
 
 
 def _csv_values(row: Row, run: Run) -> list[Any]:
     series, interval = row.series, row.series.interval_us
     peak, gemm = row.peak_share(match_gpu(run.environment.gpu)), row.gemm_share(run.environment.gemm)
+    over_equal = run.over_equal(row)
     return [
         row.variant,
         *csv_case(row.case),
@@ -334,5 +349,6 @@ def _csv_values(row: Row, run: Run) -> list[Any]:
         "" if peak is None else peak,
         row.tflops,
         "" if gemm is None else gemm,
+        "" if over_equal is None else over_equal,
         *csv_run_values(row, run),
     ]

@@ -212,10 +212,10 @@ def verify_outputs(
     from sparkctl.testing.reference import attention_reference, plain_emulation
 
     verdicts = [Verdict(0.0, "nothing to compare")] * len(outputs)
-    for b in range(case.batch):
-        one = slice(b, b + 1)
-        expected, lse = attention_reference(q[one], k[one], v[one], causal=case.causal)
-        plain = plain_emulation(q[one], k[one], v[one], causal=case.causal)
+    for b, length in enumerate(case.lengths):
+        one, keys = slice(b, b + 1), slice(length)
+        expected, lse = attention_reference(q[one], k[one, keys], v[one, keys], causal=case.causal)
+        plain = plain_emulation(q[one], k[one, keys], v[one, keys], causal=case.causal)
         for index, out in enumerate(outputs):
             found = compare_outputs(
                 out[one], None, expected_out=expected, expected_lse=lse, plain_out=plain, dtype=case.dtype

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sparkctl.arch import Arch
 from sparkctl.bench.arms import READ_KERNEL
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.lengths import MAX_BATCH
 from sparkctl.errors import UsageError
 from sparkctl.ops.flags import AXIS_OF_FLAG
 from sparkctl.ops.plan import KERNEL_PREFERENCE, serves
@@ -16,7 +17,6 @@ from sparkctl.workflows.bench_ab import check_conflicts, plan_arms
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm, described
 
 COMBINE_KERNEL = "attn_combine"
-MAX_BATCH = 65_535  # CUDA C++ Programming Guide, compute capabilities: a grid's z
 DEFAULT_PAGE_SIZE = 16  # of a kernel that knows nothing but pages
 
 

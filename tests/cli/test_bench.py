@@ -729,9 +729,9 @@ def test_a_wrong_use_of_a_run_time_flag_says_what_is_wrong(
     ("args", "message", "hint"),
     [
         (["--seq", "16q"], "'16q' is not a size", "16k"),
-        (["--batch", "0"], "--batch: '0' is less than 1", "a key and a sequence at least"),
-        (["--seq", "4k,0"], "--seq: '0' is less than 1", "a key and a sequence at least"),
-        (["--estimate", "H200", "--seq", "0"], "--seq: '0' is less than 1", "a key and a sequence at least"),
+        (["--batch", "0"], "--batch: '0' is less than 1", "a key, a query and a sequence at least"),
+        (["--seq", "4k,0"], "--seq: '0' is less than 1", "a key, a query and a sequence at least"),
+        (["--estimate", "H200", "--seq", "0"], "--seq: '0' is less than 1", "a key, a query and a sequence at least"),
         (["--l2", "cold,cold"], "--l2: cold is written twice", "each value once"),
         (["--heads", "32/5"], "32 query heads cannot be shared by 5 kv heads", ""),
         (["--dtype", "bf61"], "--dtype: unknown value 'bf61'", "did you mean 'bf16'?"),

@@ -26,9 +26,10 @@ def _prepare(case: DecodeCase, slots: Slots) -> Call:
 
     def call(slot: int) -> torch.Tensor:
         q, k, v = slots.q[slot], slots.k[slot], slots.v[slot]
-        # lengths cost it a launch of its own, and contiguous keys need none
-        pages = {"cache_seqlens": slots.kv_lens[slot], "page_table": slots.table[slot]} if slots.table else {}
-        out: torch.Tensor = attend(q, k, v, **pages, **options)
+        # lengths cost it a launch of its own, and contiguous keys of one length need none
+        lens = {"cache_seqlens": slots.kv_lens[slot]} if slots.kv_lens else {}
+        pages = {"page_table": slots.table[slot]} if slots.table else {}
+        out: torch.Tensor = attend(q, k, v, **lens, **pages, **options)
         return out
 
     return call

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.axes import DecodeCase
@@ -60,12 +61,12 @@ def as_pages(case: DecodeCase, slots: Slots, sizes: Sequence[int]) -> Pages:
 
     if case.page_size is not None:
         return Pages(case.page_size, slots.k, slots.v, slots.table)
-    size = next((size for size in sizes if case.kv_len % size == 0), None)
+    size = next((size for size in sizes if case.room % size == 0), None)
     if size is None:
         wanted = ", ".join(map(str, sorted(sizes)[:-1]))
-        raise NotApplicableError(f"takes pages only, of {wanted} or {max(sizes)} keys, and none divides {case.kv_len}")
+        raise NotApplicableError(f"takes pages only, of {wanted} or {max(sizes)} keys, and none divides {case.room}")
     shape = (-1, size, case.heads.num_kv_heads, case.head_dim)
-    count = case.batch * case.kv_len // size
+    count = case.batch * case.room // size
     table = torch.arange(count, dtype=torch.int32, device=slots.q[0].device).view(case.batch, -1)
     return Pages(size, [k.view(shape) for k in slots.k], [v.view(shape) for v in slots.v], [table])
 
@@ -107,7 +108,7 @@ def _xqa_call(case: DecodeCase, slots: Slots) -> Call:
     workspace = _workspace(slots)
     outs = _rows(slots.q, case, fresh=True)
     rows = _rows(slots.q, case)
-    lens = torch.full((case.batch,), case.kv_len, dtype=torch.int32, device=slots.q[0].device).view(torch.uint32)
+    lens = torch.tensor(case.lengths, dtype=torch.int32).to(slots.q[0].device).view(torch.uint32)
     scales = {"bmm1_scale": case.head_dim**-0.5, "bmm2_scale": 1.0}
 
     def call(slot: int) -> torch.Tensor:
@@ -177,10 +178,15 @@ def _extents(case: DecodeCase, pages: Pages, table: torch.Tensor) -> tuple[torch
     """indptr and last_page_len on the host, where it plans; the page ids stay where they are."""
     import torch
 
-    per_sequence = -(-case.kv_len // pages.size)
-    last = case.kv_len - (per_sequence - 1) * pages.size
-    indptr = torch.arange(case.batch + 1, dtype=torch.int32) * per_sequence
-    return indptr, table.view(-1), torch.full((case.batch,), last, dtype=torch.int32)
+    counts = [-(-length // pages.size) for length in case.lengths]
+    last = [length - (count - 1) * pages.size for length, count in zip(case.lengths, counts, strict=True)]
+    rows = [table[b, :count] for b, count in enumerate(counts)]
+    ids = table.view(-1) if table.numel() == sum(counts) else torch.cat(rows)
+    return (
+        torch.tensor([0, *accumulate(counts)], dtype=torch.int32),
+        ids,
+        torch.tensor(last, dtype=torch.int32),
+    )
 
 
 def _rows(tensors: Sequence[torch.Tensor], case: DecodeCase, *, fresh: bool = False) -> list[torch.Tensor]:

@@ -27,6 +27,8 @@ def flex_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
 def _prepare(case: DecodeCase, slots: Slots) -> Call:
     if case.page_size is not None:
         raise NotApplicableError("not applicable, it takes no page table")
+    if case.kv_lens is not None:
+        raise NotApplicableError("not applicable, it takes no lengths, only a mask made for each batch of them")
     flex = load_module("torch.nn.attention.flex_attention", "torch")
     import torch
 

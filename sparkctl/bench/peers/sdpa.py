@@ -39,6 +39,8 @@ def _backend_arm(name: str, case: DecodeCase, slots: Slots, prepare: Callable[[]
     def checked() -> Call:
         if case.page_size is not None:
             raise NotApplicableError("not applicable, it takes no page table")
+        if case.kv_lens is not None:
+            raise NotApplicableError("not applicable, it takes no lengths: a mask would have it read every padded key")
         if case.causal and case.qo_len > 1:
             raise NotApplicableError("its causal mask is aligned to the top left, not the bottom right")
         call = prepare()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sparkctl.bench.axes import DecodeCase, Heads, format_size, parse_heads, parse_list, parse_size, span_cases
+from sparkctl.bench.axes import DecodeCase, Heads, parse_heads, same_keys, span_cases
+from sparkctl.bench.sizes import format_size, parse_list, parse_size
 from sparkctl.errors import UsageError
 
 
@@ -78,7 +79,7 @@ def test_an_empty_list_names_its_option() -> None:
 
 def test_cases_span_every_combination_with_batch_fastest() -> None:
     cases = span_cases(
-        seqs=(4096, 16384), batches=(1, 8), heads=(Heads(32, 8), Heads(32, 4)), head_dims=(128,), dtypes=("bf16",)
+        keys=same_keys((4096, 16384), (1, 8)), heads=(Heads(32, 8), Heads(32, 4)), head_dims=(128,), dtypes=("bf16",)
     )
     assert len(cases) == 8
     assert [(c.heads.num_kv_heads, c.kv_len, c.batch) for c in cases[:3]] == [(8, 4096, 1), (8, 4096, 8), (8, 16384, 1)]
@@ -87,7 +88,12 @@ def test_cases_span_every_combination_with_batch_fastest() -> None:
 def test_a_causal_case_needs_a_key_for_every_query() -> None:
     with pytest.raises(UsageError, match="qo_len 4 and kv_len 2"):
         span_cases(
-            seqs=(2,), batches=(1,), heads=(Heads(1, 1),), head_dims=(64,), dtypes=("bf16",), qo_len=4, causal=True
+            keys=same_keys((2,), (1,)),
+            heads=(Heads(1, 1),),
+            head_dims=(64,),
+            dtypes=("bf16",),
+            qo_lens=(4,),
+            causal=True,
         )
 
 

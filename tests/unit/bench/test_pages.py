@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sparkctl.bench.arms import decode_arm, plan_case
-from sparkctl.bench.axes import DecodeCase, Heads, span_cases
+from sparkctl.bench.axes import DecodeCase, Heads, same_keys, span_cases
 from sparkctl.bench.buffers import SPARE_PAGES, allocate_slots, count_slots, plan_slot
 from sparkctl.bench.peers.sdpa import sdpa_arms
 from sparkctl.bench.traffic import decode_traffic
@@ -85,7 +85,7 @@ def test_sdpa_is_not_applicable_to_pages() -> None:
 
 def test_page_sizes_span_cases_and_labels_say_them() -> None:
     cases = span_cases(
-        seqs=(4096,), batches=(1,), heads=(Heads(32, 8),), head_dims=(128,), dtypes=("bf16",), page_sizes=(None, 16)
+        keys=same_keys((4096,), (1,)), heads=(Heads(32, 8),), head_dims=(128,), dtypes=("bf16",), page_sizes=(None, 16)
     )
     assert [case.operator for case in cases] == ["decode", "paged_decode"]
     assert [case.label for case in cases] == ["1 × 4k, 32/8, d128, bf16", "1 × 4k, 32/8, d128, bf16, pages of 16"]
