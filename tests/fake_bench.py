@@ -1,6 +1,7 @@
 """`sparkctl bench` on a device that is made up: samples that an H200 gave, played back on small cases.
 
-A case is played from the recorded row with the same batch and 64 times its kv_len.
+A case is played from the recorded row with the same batch and 64 times its kv_len; one of several lengths from that of
+as many keys in sequences of one length, and takes `ragged` times as long; one whose lengths are drawn from any.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from fake_device import FakeDevice, fake_library
 
 from sparkctl.bench.ab import Comparison
-from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.axes import DecodeCase, equal_case
 from sparkctl.bench.buffers import Slots
 from sparkctl.bench.facts import DeviceFacts
 from sparkctl.bench.gemm import Gemm
@@ -63,6 +64,7 @@ class Player:
         self.case: DecodeCase | None = None
         self.arms: list[str] = []  # variants in the order in which the recorded rows hold them
         self.speed: dict[str, float] = {}
+        self.ragged = 1.25
         self.throttle: dict[str, tuple[str, ...]] = {}
         self.on_sample: Any = lambda name, index: None
 
@@ -72,11 +74,12 @@ class Player:
             return Sample(GEMM_US * (1 + 0.001 * (index % 3)), 1755)
         series = self._series(name)
         at = index % len(series["samples_us"])
-        time_us = series["samples_us"][at] * self.speed.get(name, 1.0) * self._hot()
+        time_us = series["samples_us"][at] * self.speed.get(name, 1.0) * self._scale()
         return Sample(time_us, series["sm_clocks_mhz"][at], self.throttle.get(name, ()))
 
-    def _hot(self) -> float:
-        return 0.75 if self.case is not None and self.case.l2 == "hot" else 1.0
+    def _scale(self) -> float:
+        assert self.case is not None
+        return (0.75 if self.case.l2 == "hot" else 1.0) * (1.0 if self.case.kv_lens is None else self.ragged)
 
     def _series(self, name: str) -> dict[str, Any]:
         rows = self._rows()
@@ -93,8 +96,10 @@ class Player:
 
     def _rows(self) -> list[dict[str, Any]]:
         assert self.case is not None
-        wanted = (self.case.batch, self.case.kv_len * SCALE)
-        return [row for row in recorded_rows(self.record) if (row["case"]["batch"], row["case"]["kv_len"]) == wanted]
+        kv_len = (equal_case(self.case) or self.case).kv_len * SCALE
+        rows = [row for row in recorded_rows(self.record) if row["case"]["batch"] == self.case.batch]
+        found = [row for row in rows if row["case"]["kv_len"] == kv_len]
+        return rows if self.case.spread is not None and not found else found
 
 
 class PlayedSession(CudaSession):
@@ -154,6 +159,8 @@ class FakeBench:
         """Both backends, run by torch's own choice."""
         if case.page_size is not None:
             return tuple(PeerArm(name, None, "not applicable, it takes no page table") for name in SDPA)
+        if case.kv_lens is not None:
+            return tuple(PeerArm(name, None, "not applicable, it takes no lengths") for name in SDPA)
         return tuple(self._sdpa_arm(name, slots) for name in SDPA)
 
     def _sdpa_arm(self, name: str, slots: Slots) -> PeerArm:

@@ -106,9 +106,7 @@ def _read_ragged(typed: Lengths, batches: tuple[int, ...]) -> tuple[Keys, ...]:
     from sparkctl.bench.lengths import MAX_BATCH, parse_lengths, parse_spread
 
     if typed.seq_lens is not None and typed.ragged is not None:
-        raise UsageError(
-            "--seq-lens and --ragged exclude each other", hint="--seq-lens says the lengths, --ragged draws"
-        )
+        raise UsageError("--seq-lens and --ragged exclude each other", hint="one says the lengths, one draws them")
     if typed.seed is not None and typed.ragged is None:
         raise UsageError("--seed draws nothing without --ragged", hint="--ragged 128-16k --seed 1")
     option = "--seq-lens" if typed.seq_lens is not None else "--ragged"

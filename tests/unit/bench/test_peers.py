@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from fake_peers import FakeFa3, FakeFlashInfer, FakeWrapper, arm_of, check_every_slot
 
 from sparkctl.bench.axes import DecodeCase, Heads
-from sparkctl.bench.buffers import Slots, allocate_slots
-from sparkctl.bench.peers import PEERS, PeerArm, check_peers
+from sparkctl.bench.buffers import allocate_slots
+from sparkctl.bench.peers import PEERS, check_peers
 from sparkctl.bench.peers import flashinfer as flashinfer_peer
 from sparkctl.bench.peers.attempt import LONGEST, load_module, one_line, reason_of, try_arm
 from sparkctl.errors import UsageError
-from sparkctl.workflows.bench import verify_outputs
 
 CONTIGUOUS = DecodeCase(batch=2, kv_len=96, heads=Heads(8, 2), head_dim=64)
 PAGED = DecodeCase(batch=2, kv_len=100, heads=Heads(8, 2), head_dim=64, page_size=16)
@@ -25,112 +24,6 @@ SEVERAL = DecodeCase(batch=2, kv_len=96, heads=Heads(8, 2), head_dim=64, qo_len=
 CAUSAL = DecodeCase(batch=2, kv_len=96, heads=Heads(8, 2), head_dim=64, qo_len=3, causal=True)
 PAGED_CAUSAL = DecodeCase(batch=2, kv_len=100, heads=Heads(8, 2), head_dim=64, qo_len=3, causal=True, page_size=16)
 ODD = DecodeCase(batch=2, kv_len=99, heads=Heads(8, 2), head_dim=64)
-
-
-def attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:
-    """[batch, len, heads, dim], masked to the bottom right."""
-    mask = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool)
-    mask = mask.tril(k.shape[1] - q.shape[1]) if causal else mask
-    rows = (t.transpose(1, 2).float() for t in (q, k, v))
-    out = torch.nn.functional.scaled_dot_product_attention(*rows, attn_mask=mask, scale=scale, enable_gqa=True)
-    return out.transpose(1, 2).to(q.dtype)
-
-
-def gather(pages: Any, table: Any, length: int) -> Any:
-    return pages[table.long()].flatten(1, 2)[:, :length]
-
-
-def arm_of(peer: str, name: str, case: DecodeCase, slots: Slots | None = None) -> tuple[PeerArm, Slots]:
-    slots = slots or allocate_slots(case, 2, device="cpu")
-    return next(arm for arm in PEERS[peer](case, slots) if arm.name == name), slots
-
-
-def check_every_slot(arm: PeerArm, case: DecodeCase, slots: Slots) -> None:
-    """Right on each slot, and the answers of all slots side by side in memory."""
-    assert arm.call is not None, arm.reason
-    outs = [arm.call(slot) for slot in range(slots.count)]
-    for slot, out in enumerate(outs):
-        (verdict,) = verify_outputs(case, slots.q[slot], *slots.keys(case, slot), [out])
-        assert verdict.worst <= 4.0, verdict.text
-
-
-class FakeFa3(ModuleType):
-    def __init__(self) -> None:
-        super().__init__("fa3_fwd_interface")
-        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    def flash_attn_with_kvcache(self, *args: Any, **options: Any) -> Any:
-        self.calls.append((args, options))
-        q, k, v = args
-        if "page_table" in options:
-            length = int(options["cache_seqlens"][0])
-            k, v = (gather(pages, options["page_table"], length) for pages in (k, v))
-        return attend(q, k, v, options["softmax_scale"], options["causal"])
-
-
-class FakeWrapper:
-    """BatchDecodeWithPagedKVCacheWrapper and its sister for prefill, as much as is used of them."""
-
-    def __init__(self, library: FakeFlashInfer, kind: str, workspace: Any, layout: str, **options: Any) -> None:
-        assert not workspace.any()
-        self.kind, self.layout, self.options, self.runs = kind, layout, options, 0
-        library.wrappers.append(self)
-
-    def plan(self, *args: Any, **options: Any) -> None:
-        assert not self.runs
-        args = args if self.kind == "prefill" else (None, *args)
-        self.qo_indptr, self.indptr, self.indices, self.last, *self.sizes = args
-        self.planned = options
-
-    def run(self, q: Any, keys: Any, *, out: Any) -> Any:
-        self.runs += 1
-        batch, page = len(self.last), self.sizes[3]
-        per_sequence = int(self.indptr[1])
-        assert self.indptr.tolist() == [per_sequence * i for i in range(batch + 1)]
-        length = (per_sequence - 1) * page + int(self.last[0])
-        k, v = (gather(pages, self.indices.view(batch, -1), length) for pages in keys)
-        rows = q.view(batch, -1, *q.shape[1:])
-        if self.kind == "prefill":
-            assert self.qo_indptr.tolist() == [rows.shape[1] * i for i in range(batch + 1)]
-        out.copy_(attend(rows, k, v, self.planned["sm_scale"], self.planned.get("causal", False)).view(out.shape))
-        return out
-
-
-class FakeFlashInfer(ModuleType):
-    def __init__(self) -> None:
-        super().__init__("flashinfer")
-        self.__path__: list[str] = []
-        self.decode = ModuleType("flashinfer.decode")
-        self.decode.xqa_batch_decode_with_kv_cache = self.xqa  # type: ignore[attr-defined]
-        self.wrappers: list[FakeWrapper] = []
-        self.xqa_calls: list[tuple[Any, ...]] = []
-
-    def BatchDecodeWithPagedKVCacheWrapper(self, *args: Any, **options: Any) -> FakeWrapper:  # noqa: N802
-        return FakeWrapper(self, "decode", *args, **options)
-
-    def BatchPrefillWithPagedKVCacheWrapper(self, *args: Any, **options: Any) -> FakeWrapper:  # noqa: N802
-        return FakeWrapper(self, "prefill", *args, **options)
-
-    def xqa(self, q: Any, keys: Any, workspace: Any, table: Any, lens: Any, most: int, **options: Any) -> None:
-        self.xqa_calls.append((q, keys, table, lens, most, options))
-        k, v = (gather(pages, table, int(lens.view(torch.int32)[0])) for pages in keys)
-        options["out"].copy_(attend(q.unsqueeze(1), k, v, options["bmm1_scale"], False).squeeze(1))
-
-
-@pytest.fixture
-def fa3(monkeypatch: pytest.MonkeyPatch) -> FakeFa3:
-    fake = FakeFa3()
-    monkeypatch.setitem(sys.modules, "fa3_fwd_interface", fake)
-    return fake
-
-
-@pytest.fixture
-def flashinfer(monkeypatch: pytest.MonkeyPatch) -> FakeFlashInfer:
-    fake = FakeFlashInfer()
-    monkeypatch.setattr(flashinfer_peer, "WORKSPACE_BYTES", 1024)
-    monkeypatch.setitem(sys.modules, "flashinfer", fake)
-    monkeypatch.setitem(sys.modules, "flashinfer.decode", fake.decode)
-    return fake
 
 
 @pytest.mark.parametrize("case", [CONTIGUOUS, SEVERAL, CAUSAL])

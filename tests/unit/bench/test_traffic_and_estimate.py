@@ -23,9 +23,9 @@ def test_operations_count_both_products() -> None:
 
 def test_a_causal_mask_takes_away_the_keys_after_each_query() -> None:
     case = DecodeCase(1, 5, Heads(1, 1), 64, qo_len=3, causal=True)
-    assert visible_pairs(case) == 3 + 4 + 5
-    assert visible_pairs(DecodeCase(1, 5, Heads(1, 1), 64, qo_len=3)) == 15
-    assert visible_pairs(DecodeCase(1, 2, Heads(1, 1), 64, qo_len=4, causal=True)) == 0 + 0 + 1 + 2
+    assert visible_pairs(case, 5) == 3 + 4 + 5
+    assert visible_pairs(DecodeCase(1, 5, Heads(1, 1), 64, qo_len=3), 5) == 15
+    assert visible_pairs(DecodeCase(1, 2, Heads(1, 1), 64, qo_len=4, causal=True), 2) == 0 + 0 + 1 + 2
 
 
 def test_no_keys_are_no_operations_but_q_and_out_still_move() -> None:
