@@ -123,6 +123,7 @@ class FakeBench:
 
     def __init__(self, record: str = "decode.json") -> None:
         self.player = Player(record)
+        self.warm_up_s = 0.0
         self.device = FakeDevice(lambda name, index: self.player.sample_of(name, index))
         self.library: Library = fake_library(self.device)
 
@@ -138,7 +139,7 @@ class FakeBench:
             verify=verify_outputs,
             budget_s=request.budget_s,
             rule=StopRule(),
-            warm_up_s=0.0,
+            warm_up_s=self.warm_up_s,
             gemm=self.gemm,
         )
         session.player = self.player

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COLD_L2_FACTOR = 2  # the slots together exceed this many times the L2
 MAX_SLOTS = 8192  # calls in one graph; more would measure the graph
+MEMORY_SHARE = 0.9  # of what is free, that a case may take: peers, graphs and the reference need some too
 SPARE_PAGES = 8  # one page in so many of a pool holds no key of the case
 # What holds no key of a batch of several lengths: large, so that an output shows a key that was read, but no NaN, which
 # libraries multiply with a weight of 0 behind the end of a sequence.
@@ -126,11 +127,14 @@ def check_room(case: DecodeCase, count: int, free_bytes: int, device: str) -> No
     layout = plan_slot(case)
     row_bytes = case.heads.num_kv_heads * case.head_dim * ELEMENT_BYTES
     checked = 0 if case.page_size is None else 2 * case.batch * case.kv_len * row_bytes  # gathered for the reference
-    if count * layout.room + checked > 0.9 * free_bytes:
-        needed, free = format_bytes(layout.room), format_bytes(free_bytes)
+    needed, allowed = count * layout.room + checked, int(MEMORY_SHARE * free_bytes)
+    if needed > allowed:
+        gathered = f" + {format_bytes(checked)} to check outputs" if checked else ""
         raise WorkFailed(
-            f"{case.label} needs {count} × {needed}, {free} are free on {device}",
-            hint="a smaller --batch or a shorter --seq",
+            f"{case.label} needs {format_bytes(needed)} ({count} × {format_bytes(layout.room)}{gathered}); "
+            f"{format_bytes(free_bytes)} are free on {device}, of which {MEMORY_SHARE:.0%} may be taken: "
+            f"{format_bytes(allowed)}",
+            hint="a smaller --batch, shorter keys, or a device with more memory free",
         )
 
 

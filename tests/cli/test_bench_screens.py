@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from fake_bench import ROOT, FakeBench
 from fake_device import ILLEGAL
 
 from sparkctl.arch import Arch
+from sparkctl.bench.measure import WARM_UP_S
 from sparkctl.bench.peers import PEERS
-from sparkctl.bench.results import Stamp
+from sparkctl.bench.results import Sample, Stamp
 from sparkctl.bench.saved import parse_run
 from sparkctl.cli import bench as command
 from sparkctl.cli.app import main
@@ -188,13 +190,34 @@ def test_ctrl_c_before_the_first_row_has_nothing_to_keep(bench: FakeBench, show:
     assert not (tmp_path / "none.json").exists()
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_two_batches_of_16k_and_sdpa_take_less_than_a_minute_of_the_device(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], noise: float
+) -> None:
+    """Quiet samples end a row by precision, noisy ones by the budget; the made-up device plays those of 16k keys."""
+    bench.warm_up_s = WARM_UP_S
+    played = bench.player.sample_of
+
+    def noisy(name: str, index: int) -> Sample:
+        sample = played(name, index)
+        return replace(sample, time_us=sample.time_us * (1 + noise * (index * 7 % 13) / 13))
+
+    bench.device.sample_of = noisy
+    assert main(["bench", *shlex.split(f"--seq 256 --batch 1,8 {SMALL} --json -q")]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert [peer["name"] for peer in record["rows"][0]["peers"]] == ["SDPA cuDNN", "SDPA flash"]
+    assert {row["time"]["stop"] for row in record["rows"]} == {"budget" if noise else "precise"}
+    assert 1.0 < max(bench.device.host_us, bench.device.device_us) * 1e-6 < 60
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_case_that_does_not_fit_is_one_line_and_the_others_appear(bench: FakeBench, show: Show, width: int) -> None:
     bench.device.free = 1_400_000
     code, out, _ = show("does_not_fit", f"--seq 64,256 --batch 1,8 {SMALL} --peers none", width)
     assert code == 1
     assert out.count("no result:") == 1
-    assert "needs 2 × 1.1 MB, 1.4 MB are free" in out
+    text = "needs 2.1 MB (2 × 1.1 MB); 1.4 MB are free on cpu, of which 90% may be taken: 1.3 MB"
+    assert text in " ".join(out.split())
 
 
 def test_where_no_case_fits_there_is_no_table(bench: FakeBench, show: Show) -> None:

@@ -276,7 +276,10 @@ def test_an_interrupt_is_not_an_error_of_a_peer(library: Library, device: FakeDe
 
 def test_a_case_that_does_not_fit_says_what_it_needs_and_what_is_free(library: Library, device: FakeDevice) -> None:
     device.free = 100_000
-    with pytest.raises(WorkFailed, match=r"needs 3 × 208\.9 kB, 100\.0 kB are free on cpu"):
+    with pytest.raises(
+        WorkFailed,
+        match=r"needs 626\.7 kB \(3 × 208\.9 kB\); 100\.0 kB are free on cpu, of which 90% may be taken: 90\.0 kB",
+    ):
         measure(library, device)
 
 
