@@ -19,6 +19,7 @@ from fake_device import FakeDevice, fake_library
 from sparkctl.bench.ab import Comparison
 from sparkctl.bench.axes import DecodeCase, equal_case
 from sparkctl.bench.buffers import Slots
+from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.facts import DeviceFacts
 from sparkctl.bench.gemm import Gemm
 from sparkctl.bench.measure import Arm
@@ -112,10 +113,10 @@ class PlayedSession(CudaSession):
         yield from super().measure(case, calls)
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         self.player.case, self.player.arms = case, [call.plan.variant for _, call in arms]
-        return super().compare(case, arms)
+        return super().compare(case, arms, options)
 
 
 class FakeBench:

@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from sparkctl.bench.results import Sample
+from sparkctl.ops.fallback import attention_torch
+from sparkctl.ops.options import NO_WINDOW, AttentionOptions
 from sparkctl.registry import find_project, load_registry, select_variants
 from sparkctl.runtime import BuiltVariant, Library, Manifest
 
 ENQUEUE_US = 4.0  # of the host, for a replay or an event
 CALL_US = 20.0  # of the host, for a call from Python
+NO_OPTIONS = (False, NO_WINDOW, 0.0, None, None)
 TARGET = {"decode": 6, "paged_decode": 7, "stream_read": 1}  # the argument that tells one slot from another
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be reported asynchronously"
 
@@ -178,7 +181,17 @@ class FakeModule:
         import torch
 
         self.calls.append(args)
-        _, _, q, k, v, lens, out, _, _, _, _, scale, *_ = args
+        _, _, q, k, v, lens, out, lse, _, _, _, scale, *rest = args
+        causal, window, softcap, mask, sinks = (*rest, *NO_OPTIONS[len(rest) :])
+        if lse is not None or (window, softcap, sinks) != (NO_WINDOW, 0.0, None):
+            width = None if window == NO_WINDOW else window
+            options = AttentionOptions(scale, causal, width, softcap or None, mask, sinks)
+            result, result_lse = attention_torch(q, k, v, kv_lens=lens, options=options)
+            out.copy_(result)
+            if lse is not None:
+                lse.copy_(result_lse)
+        if (window, softcap, sinks) != (NO_WINDOW, 0.0, None):
+            return
         for b in range(q.shape[0]):  # a batch of one length at once
             one = slice(None) if lens is None else slice(b, b + 1)
             keys = slice(None) if lens is None else slice(int(lens[b]))

@@ -14,6 +14,8 @@ RATIO_CONFIDENCE = 0.995  # of a ratio's interval: equal arms are to be called t
 INDIFFERENT = 0.005  # a difference up to here is none: where an arm's buffers lie can make as much
 SAME_WITHIN = 0.02  # a larger one would have been found: with a wider interval the verdict is unsure
 
+OPTIONS = "options"  # arms that are asked for more than plain attention
+
 Judgement = Literal["faster", "slower", "same", "unsure"]
 
 
@@ -26,7 +28,9 @@ class Ab:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """`stages=1`, `stages=2`."""
+        """`stages=1`, `stages=2`; of call options the value alone: `plain`, `window=4k`."""
+        if self.name == OPTIONS:
+            return self.values
         return tuple(f"{self.name}={value}" for value in self.values)
 
 

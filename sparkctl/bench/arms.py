@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sparkctl.bench.ab import Bits
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots, xor_words
+from sparkctl.bench.call_options import PLAIN, CallOptions
 from sparkctl.bench.measure import Arm
 from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.ops.call import DecodeCall, plan_call
@@ -35,22 +36,25 @@ class DecodeArm:
     call: DecodeCall
     workspace: Workspace
     out: Sequence[torch.Tensor]  # of `arm`, one per slot
+    options: CallOptions = PLAIN
+    attention: AttentionOptions | None = None  # what the call gets of them
+    lse: Sequence[torch.Tensor] = ()  # of `arm`, one per slot where it is asked for
 
     def poison(self) -> None:
         """NaN in every output and partial result."""
-        for tensor in (*self.out, self.workspace.part_acc, self.workspace.part_max, self.workspace.part_sum):
+        for tensor in (*self.out, *self.lse, self.workspace.part_acc, self.workspace.part_max, self.workspace.part_sum):
             tensor.fill_(float("nan"))
 
 
-def shape_of(case: DecodeCase) -> DecodeShape:
-    """The case as the planner of the operators knows it."""
+def shape_of(case: DecodeCase, options: CallOptions = PLAIN) -> DecodeShape:
+    """The case as the planner of the operators knows it: of a window only the keys that some query sees."""
     return DecodeShape(
         batch=case.batch,
         qo_len=case.qo_len,
         num_qo_heads=case.heads.num_qo_heads,
         num_kv_heads=case.heads.num_kv_heads,
         head_dim=case.head_dim,
-        kv_len=case.kv_len,
+        kv_len=options.seen(case.kv_len, case.qo_len),
         dtype=case.dtype,
         page_size=case.page_size,
     )
@@ -64,12 +68,13 @@ def plan_case(
     device_sm_count: int,
     kernel: str = "auto",
     flags: Mapping[str, FlagValue] | None = None,
+    options: CallOptions = PLAIN,
 ) -> DecodeCall:
     """What the operator would run for this case; UsageError when the library has nothing for it."""
     try:
         call = plan_call(
             library,
-            shape_of(case),
+            shape_of(case, options),
             family=case.operator,
             kernel=kernel,
             variant=variant,
@@ -94,6 +99,7 @@ def decode_arm(
     *,
     label: str | None = None,
     out: Sequence[torch.Tensor] | None = None,
+    options: CallOptions = PLAIN,
 ) -> DecodeArm:
     """The entry point with everything looked up and allocated beforehand: a call is one call into C++.
 
@@ -103,13 +109,15 @@ def decode_arm(
     decode, combine = (call.library.index[name] for name in (call.plan.variant, call.plan.combine_variant))
     workspace = allocate_workspace(slots.q[0], call.plan.num_splits)
     acc, top, total = workspace.part_acc, workspace.part_max, workspace.part_sum
-    options = AttentionOptions(scale=case.head_dim**-0.5, causal=case.causal).arguments()
+    attention = attention_options(case, options, slots.q[0])
+    passed = attention.arguments()
+    lse = [_empty_lse(q) for q in slots.q] if options.lse else []
     inputs = [slots.inputs(slot) for slot in range(slots.count)]
 
-    def run_into(out: Sequence[torch.Tensor]) -> Callable[[int], torch.Tensor]:
+    def run_into(out: Sequence[torch.Tensor], lse: Sequence[torch.Tensor | None]) -> Callable[[int], torch.Tensor]:
         def run(slot: int) -> torch.Tensor:
             into = out[slot]
-            enter(decode, combine, *inputs[slot], into, None, acc, top, total, *options)
+            enter(decode, combine, *inputs[slot], into, lse[slot], acc, top, total, *passed)
             return into
 
         return run
@@ -117,7 +125,27 @@ def decode_arm(
     out = slots.out if out is None else out
     scratch = [slots.out[0].clone()] * slots.count
     name = label or call.plan.variant
-    return DecodeArm(Arm(name, run_into(out)), Arm(f"{name} eager", run_into(scratch)), call, workspace, out)
+    timed = Arm(name, run_into(out, lse or [None] * slots.count))
+    apart = [_empty_lse(slots.q[0])] * slots.count if options.lse else [None] * slots.count
+    eager = Arm(f"{name} eager", run_into(scratch, apart))
+    return DecodeArm(timed, eager, call, workspace, out, options, attention, lse)
+
+
+def attention_options(case: DecodeCase, options: CallOptions, like: torch.Tensor, seed: int = 1) -> AttentionOptions:
+    """What the entry point gets; sinks are drawn from N(0,1), fp32 [num_qo_heads] on the device of `like`."""
+    import torch
+
+    sinks = None
+    if options.sinks:
+        generator = torch.Generator(device=like.device).manual_seed(seed)
+        sinks = torch.randn(case.heads.num_qo_heads, generator=generator, dtype=torch.float32, device=like.device)
+    return AttentionOptions(case.head_dim**-0.5, case.causal, options.window, options.softcap, sinks=sinks)
+
+
+def _empty_lse(q: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.full(q.shape[:3], float("nan"), dtype=torch.float32, device=q.device)
 
 
 def count_differences(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> Bits:

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.axes import ELEMENT_BYTES, DecodeCase
+from sparkctl.bench.call_options import PLAIN, CallOptions
 from sparkctl.bench.device import CudaDevice
 from sparkctl.bench.traffic import TABLE_ENTRY_BYTES, decode_traffic
 from sparkctl.errors import UsageError, WorkFailed
@@ -95,15 +96,15 @@ def plan_slot(case: DecodeCase) -> SlotLayout:
     return SlotLayout(0, v, q, table, lens, size, half, traffic.q_bytes, num_pages, room)
 
 
-def count_slots(case: DecodeCase, l2_bytes: int) -> int:
-    """Slots whose K, V and q exceed twice the L2, two at least; one for a hot L2.
+def count_slots(case: DecodeCase, l2_bytes: int, options: Sequence[CallOptions] = (PLAIN,)) -> int:
+    """Slots of which every call reads more than twice the L2 in all, two at least; one for a hot L2.
 
     UsageError when a slot is so small that more than MAX_SLOTS would be needed.
     """
     if case.l2 == "hot":
         return 1
-    traffic = decode_traffic(case)
-    read = traffic.kv_bytes + traffic.q_bytes + traffic.table_bytes
+    each = (decode_traffic(case, one) for one in options)
+    read = min(traffic.kv_bytes + traffic.q_bytes + traffic.table_bytes for traffic in each)
     count = max(2, COLD_L2_FACTOR * l2_bytes // max(1, read) + 1)
     if count > MAX_SLOTS:
         raise UsageError(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.bench.ab import Comparison
 from sparkctl.bench.arms import DecodeArm, check_read, count_differences, decode_arm, read_arms
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots, allocate_slots, count_slots
+from sparkctl.bench.call_options import PLAIN, CallOptions
 from sparkctl.bench.clocks import ClockReader, Clocks
 from sparkctl.bench.device import CudaDevice, Device
 from sparkctl.bench.facts import DeviceFacts, find_facts
@@ -34,6 +35,7 @@ from sparkctl.bench.traffic import decode_traffic
 from sparkctl.errors import WorkFailed
 from sparkctl.interrupts import check_interrupt
 from sparkctl.ops.call import DecodeCall
+from sparkctl.ops.options import AttentionOptions
 from sparkctl.runtime import Library
 
 if TYPE_CHECKING:
@@ -53,10 +55,19 @@ class Verdict:
     text: str
 
 
-# (case, q, k, v, outputs of the same call by different arms) -> a verdict for each output
-Verify = Callable[
-    [DecodeCase, "torch.Tensor", "torch.Tensor", "torch.Tensor", Sequence["torch.Tensor"]], Sequence[Verdict]
-]
+class Verify(Protocol):
+    """A verdict for each output of the same call by different arms; `lse` is the first one's."""
+
+    def __call__(
+        self,
+        case: DecodeCase,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        outputs: Sequence[torch.Tensor],
+        options: AttentionOptions | None = None,
+        lse: torch.Tensor | None = None,
+    ) -> Sequence[Verdict]: ...
 
 
 def open_session(
@@ -202,22 +213,25 @@ class CudaSession:
             self._device.release()
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         """One row per (label, call), sampled in rounds, and every later arm held against the first.
+
+        `options` are those of each arm; plain attention where there are none.
 
         WorkFailed when one of the arms fails or its output is wrong; DeviceLost.
         """
         with self._attempt(case):
-            return self._compare(case, arms)
+            return self._compare(case, arms, options or (PLAIN,) * len(arms))
 
     def _compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions]
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
-        slots = self._allocate(case)
+        slots = self._allocate(case, options)
+        outs = [slots.out, *([out.clone() for out in slots.out] for _ in arms[1:])]
         ours = [
-            decode_arm(case, slots, call, label=label, out=None if index == 0 else [o.clone() for o in slots.out])
-            for index, (label, call) in enumerate(arms)
+            decode_arm(case, slots, call, label=label, out=out, options=one)
+            for (label, call), out, one in zip(arms, outs, options, strict=True)
         ]
         bench = self._prepare(case, slots, ours)
         for name, reason in bench.broken.items():
@@ -254,8 +268,8 @@ class CudaSession:
             self._device.release()
             raise WorkFailed(reason) from error
 
-    def _allocate(self, case: DecodeCase) -> Slots:
-        count = count_slots(case, self.facts.l2_bytes)
+    def _allocate(self, case: DecodeCase, options: Sequence[CallOptions] = (PLAIN,)) -> Slots:
+        count = count_slots(case, self.facts.l2_bytes, options)
         return allocate_slots(case, count, device=self._device.name, free_bytes=self._device.free_bytes())
 
     def _prepare(self, case: DecodeCase, slots: Slots, ours: Sequence[DecodeArm]) -> _Bench:
@@ -343,7 +357,7 @@ class CudaSession:
             kernel=self._library.variant(plan.variant).kernel,
             variant=plan.variant,
             num_splits=plan.num_splits,
-            traffic=decode_traffic(bench.case),
+            traffic=decode_traffic(bench.case, one.options),
             slots=bench.slots.count,
             series=series[one.arm.name],
             eager=eager,
@@ -412,13 +426,14 @@ class CudaSession:
         WorkFailed where ours is wrong; a peer becomes a reason.
         """
         case, slots = bench.case, bench.slots
-        unwritten = sum(bool(out.isnan().any()) for out in one.out)
+        unwritten = sum(bool(out.isnan().any()) for out in (*one.out, *one.lse))
         if unwritten:
             raise WorkFailed(f"NaN in {unwritten} of {slots.count} outputs of timed calls")
         last = slots.count - 1
         check_read(bench.ceiling.arm.name, bench.ceiling.outputs[last], slots.raw[last])
         outputs = [one.out[last], *(timer.outputs[last] for timer in bench.peer_graphs.values())]
-        verdicts = self._verify(case, slots.q[last], *slots.keys(case, last), outputs)
+        lse = one.lse[last] if one.lse else None
+        verdicts = self._verify(case, slots.q[last], *slots.keys(case, last), outputs, one.attention, lse)
         if not verdicts[0].worst <= 1.0:
             raise WorkFailed(f"wrong output of a timed call: {verdicts[0].text}")
         for peer, verdict in zip(list(bench.peer_graphs), verdicts[1:], strict=True):

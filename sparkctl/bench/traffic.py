@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkctl.bench.axes import ELEMENT_BYTES, DecodeCase
+from sparkctl.bench.call_options import PLAIN, CallOptions
 
 TABLE_ENTRY_BYTES = 4  # int32
+LSE_BYTES = 4  # fp32
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,8 @@ class Traffic:
         return self.kv_bytes + self.q_bytes + self.out_bytes + self.table_bytes
 
 
-def decode_traffic(case: DecodeCase) -> Traffic:
-    """The work of one decode.
+def decode_traffic(case: DecodeCase, options: CallOptions = PLAIN) -> Traffic:
+    """The work of one decode. Behind a window only the keys that some query sees count, and lse is 4 bytes a row.
 
     keys  = Σ kv_len over the sequences, each with its own.
     bytes = 2 · keys · num_kv_heads · head_dim · 2 (K and V, each byte once, whatever the group)
@@ -40,18 +42,24 @@ def decode_traffic(case: DecodeCase) -> Traffic:
     row_bytes = case.head_dim * ELEMENT_BYTES
     query_bytes = case.batch * row_bytes * case.qo_len * case.heads.num_qo_heads
     entries = case.total_pages + (case.batch if case.has_lengths else 0)
-    pairs = sum(visible_pairs(case, length) for length in case.lengths)
+    pairs = sum(visible_pairs(case, length, options.window) for length in case.lengths)
+    keys = sum(options.seen(length, case.qo_len) for length in case.lengths)
+    lse_bytes = LSE_BYTES * case.batch * case.qo_len * case.heads.num_qo_heads if options.lse else 0
     return Traffic(
-        kv_bytes=2 * row_bytes * case.total_keys * case.heads.num_kv_heads,
+        kv_bytes=2 * row_bytes * keys * case.heads.num_kv_heads,
         q_bytes=query_bytes,
-        out_bytes=query_bytes,
+        out_bytes=query_bytes + lse_bytes,
         flops=4 * case.heads.num_qo_heads * case.head_dim * pairs,
         table_bytes=TABLE_ENTRY_BYTES * entries,
     )
 
 
-def visible_pairs(case: DecodeCase, kv_len: int) -> int:
-    """Query-key pairs that one head of a sequence of that length computes."""
+def visible_pairs(case: DecodeCase, kv_len: int, window: int | None = None) -> int:
+    """Query-key pairs that one head of a sequence of that length computes; a window hides what lies further back."""
+    if window is not None:
+        places = range(kv_len - case.qo_len, kv_len)  # of the queries, which are the last positions
+        ends = [max(0, place + 1) if case.causal else kv_len for place in places]
+        return sum(max(0, end - max(0, place - window)) for place, end in zip(places, ends, strict=True))
     if not case.causal:
         return case.qo_len * kv_len
     first = kv_len - case.qo_len + 1  # keys that query 0 sees; below 1 it sees none

@@ -50,6 +50,7 @@ Examples:
   sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
   sparkctl bench --seq 1k --ab num_splits=auto,4,8
   sparkctl bench --seq 16k --ab min_blocks=1,4  a library for each value
+  sparkctl bench --seq 16k --options lse,window=4k,softcap=30,sinks
   sparkctl bench --seq 16k --vs HEAD~1          or --vs FOLDER of a library
   sparkctl bench --seq 16k --save decode-16k    keep it in benchmarks/results
   sparkctl bench --from decode --csv            a saved run once more
@@ -70,6 +71,7 @@ MEASURED_ONLY = {
     "budget": "--budget",
     "ab": "--ab",
     "vs": "--vs",
+    "options": "--options",
     "profile": "--profile",
     "set_": "--set",
     "no_equal": "--no-equal",
@@ -121,6 +123,12 @@ Ragged = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Of --ragged; 0 if left out.")]
 NoEqual = Annotated[
     bool, typer.Option("--no-equal", help="No case of one length, and as many keys, beside each ragged one.")
+]
+CallOptionsList = Annotated[
+    str | None,
+    typer.Option(
+        "--options", metavar="LIST", help="Hold calls with lse, window=4k, softcap=30 or sinks against the plain one."
+    ),
 ]
 QoLen = Annotated[str, typer.Option("--qo-len", metavar="LIST", help="Query positions of each sequence.")]
 Causal = Annotated[bool, typer.Option("--causal", help="Mask to the bottom right; matters from --qo-len 2 on.")]
@@ -189,6 +197,7 @@ def bench(
     where: Where = None,
     ab: AbOption = None,
     vs: VsOption = None,
+    options: CallOptionsList = None,
     peers: PeerNames = "sdpa",
     budget: Budget = 3.0,
     profile: Profile = "release",
@@ -221,14 +230,14 @@ def bench(
     cases = spoken.span() if suite is None else spoken.of_suites(cli_context(ctx).project, suite, axes_given)
     if no_equal and all(case.kv_lens is None for case in cases):
         raise UsageError("--no-equal: no case has several lengths", hint="beside --ragged or --seq-lens")
-    if not no_equal and ab is None and vs is None and estimate is None:
+    if not no_equal and ab is None and vs is None and options is None and estimate is None:
         cases = with_equal_cases(cases)
     if estimate is not None:
         _refuse_what_an_estimate_ignores(ctx)
         _show_estimates(ctx, cases, estimate, json=json, other=csv or markdown)
         return
     from sparkctl.registry import parse_sets
-    from sparkctl.workflows.bench_ab import parse_ab
+    from sparkctl.workflows.bench_ab import parse_ab, parse_options
     from sparkctl.workflows.bench_request import BenchRequest
     from sparkctl.workflows.bench_vs import parse_vs
 
@@ -239,7 +248,9 @@ def bench(
     registry = load_project(cli_context(ctx))
     if ab is not None and len(ab) > 1:
         raise UsageError("--ab is given twice", hint="arms differ in one thing, so that a difference has one cause")
-    if (ab or vs is not None) and not _is_given(ctx, "peers"):
+    if options is not None and _is_given(ctx, "peers") and peers.strip() != "none":
+        raise UsageError("--options takes no --peers: the plain call is what the others are held against")
+    if (ab or vs is not None or options is not None) and not _is_given(ctx, "peers"):
         peers = "none"  # the arms are each other's peers
     sets = parse_sets(registry, set_ or ())
     parsed = parse_ab(registry, ab[0], compiled=True) if ab else None
@@ -247,6 +258,10 @@ def bench(
         if ab:
             raise UsageError("--ab and --vs exclude each other", hint="arms differ in one thing: two runs")
         parsed = parse_vs(registry, vs).ab
+    if options is not None:
+        if ab or vs is not None:
+            raise UsageError("--options excludes --ab and --vs", hint="arms differ in one thing: two runs")
+        parsed = parse_options(options)
     flags = runtime_flags(registry, sets, without=None if parsed is None else parsed.name)
     patterns = (*(kernels or ()), *(variant or ()))
     words = [*patterns, *(["--suite", suite] if suite is not None else [])]
@@ -268,6 +283,7 @@ def bench(
     words += ["--peers", peers, "--budget", f"{budget:g}", "--profile", profile]
     words += ["--ab", ab[0]] if ab else []
     words += ["--vs", vs] if vs is not None else []
+    words += ["--options", options] if options is not None else []
     words += [word for name, values in axes.items() for word in ("--where", f"{name}={','.join(values)}")]
     words += [word for name, value in {**sets, **flags}.items() for word in ("--set", f"{name}={value}")]
     request = BenchRequest(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from sparkctl.bench.ab import (
     INDIFFERENT,
+    OPTIONS,
     RATIO_CONFIDENCE,
     SAME_WITHIN,
     Comparison,
@@ -134,6 +135,8 @@ def comparison_notes(run: Run) -> list[str]:
     ]
     if any(peer.series for row in run.rows for peer in row.peers):
         notes.append("× is the peer's time over the second arm's.")
+    if run.ab is not None and run.ab.name == OPTIONS:
+        notes.append("outputs: a window, a soft-cap and sinks change what is computed, and with it the bits.")
     for row in run.rows:
         notes += sampling_notes(row)
     return [*notes, *absent_notes(run.rows), *ending_notes(run)]

@@ -6,13 +6,14 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkctl import __version__
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Comparison
 from sparkctl.bench.arms import plan_case
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.facts import DeviceFacts, find_cuda_device
 from sparkctl.bench.faults import DeviceLost
 from sparkctl.bench.record import save_run
@@ -23,6 +24,7 @@ from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, SparkctlError, UsageError, WorkFailed
 from sparkctl.interrupts import check_interrupt
 from sparkctl.ops.call import DecodeCall
+from sparkctl.ops.options import AttentionOptions
 from sparkctl.registry import Registry
 from sparkctl.runtime import Library, load_library
 from sparkctl.toolchain import find_devices
@@ -46,7 +48,7 @@ class Session(Protocol):
     def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> Iterable[Row | Failure]: ...
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]: ...
 
 
@@ -140,7 +142,8 @@ def _measure_job(
                 (found.failures if isinstance(one, Failure) else found.rows).append(one)  # type: ignore[arg-type]
         else:
             labels = [arm.label for arm in job.arms]
-            rows, comparisons = session.compare(job.case, list(zip(labels, calls, strict=True)))
+            options = [arm.options for arm in job.arms]
+            rows, comparisons = session.compare(job.case, list(zip(labels, calls, strict=True)), options)
             found.rows += rows
             found.comparisons += comparisons
     except DeviceLost:
@@ -162,6 +165,7 @@ def plan_calls_of(
             variant=arm.variant,
             kernel=arm.kernel,
             flags=arm.flags,
+            options=arm.options,
             device_sm_count=device_sm_count,
         )
 
@@ -202,9 +206,15 @@ def open_cuda_bench(
 
 
 def verify_outputs(
-    case: DecodeCase, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, outputs: Sequence[torch.Tensor]
+    case: DecodeCase,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    outputs: Sequence[torch.Tensor],
+    options: AttentionOptions | None = None,
+    lse: torch.Tensor | None = None,
 ) -> list[Verdict]:
-    """Each output against the fp64 reference on the same inputs, by the tolerance of the tests.
+    """Each output against the fp64 reference on the same inputs, by the tolerance of the tests; `lse` of the first.
 
     One sequence at a time, since fp64 copies of a whole batch might not fit.
     """
@@ -212,13 +222,21 @@ def verify_outputs(
     from sparkctl.testing.reference import attention_reference, plain_emulation
 
     verdicts = [Verdict(0.0, "nothing to compare")] * len(outputs)
+    asked: dict[str, Any] = {"causal": case.causal}
+    if options is not None:
+        asked |= {"window": options.window, "softcap": options.softcap, "sinks": options.sinks}
     for b, length in enumerate(case.lengths):
         one, keys = slice(b, b + 1), slice(length)
-        expected, lse = attention_reference(q[one], k[one, keys], v[one, keys], causal=case.causal)
-        plain = plain_emulation(q[one], k[one, keys], v[one, keys], causal=case.causal)
+        expected, expected_lse = attention_reference(q[one], k[one, keys], v[one, keys], **asked)
+        plain = plain_emulation(q[one], k[one, keys], v[one, keys], **asked)
         for index, out in enumerate(outputs):
             found = compare_outputs(
-                out[one], None, expected_out=expected, expected_lse=lse, plain_out=plain, dtype=case.dtype
+                out[one],
+                lse[one] if lse is not None and index == 0 else None,
+                expected_out=expected,
+                expected_lse=expected_lse,
+                plain_out=plain,
+                dtype=case.dtype,
             )
             if found.worst >= verdicts[index].worst:
                 text = f"sequence {b}: {found.mismatch}" if found.mismatch else f"{found.worst:.2f} of what is allowed"

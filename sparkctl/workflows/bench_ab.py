@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkctl.bench.ab import Ab
+from sparkctl.bench.ab import OPTIONS, Ab
 from sparkctl.bench.arms import shape_of
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.call_options import PLAIN, parse_call_options
+from sparkctl.bench.sizes import parse_list
 from sparkctl.errors import UsageError
 from sparkctl.ops.checks import MAX_SPLITS
 from sparkctl.ops.flags import AXIS_OF_FLAG
@@ -120,6 +122,16 @@ def _splits(text: str) -> str:
     return str(int(text))
 
 
+def parse_options(text: str) -> Ab:
+    """`lse,window=4k`: plain attention, then each of these. UsageError for anything else, and for one written twice."""
+    try:
+        listed = parse_list(text, parse_call_options, option="--options")
+    except UsageError as error:
+        message = error.message.removeprefix("--options: ").removeprefix("--options ")
+        raise UsageError(f"--options: {message}", hint=error.hint) from error
+    return Ab(OPTIONS, tuple(map(str, (PLAIN, *listed))))
+
+
 def varies_library(ab: Ab, registry: Registry) -> bool:
     """Whether the arms are one call into several libraries."""
     return ab.name in (REVISION, LIBRARY) or (ab.name in registry.flags and registry.flags[ab.name].kind in COMPILED)
@@ -162,6 +174,8 @@ def plan_arms(
         own = [variant for variant in reached if variant.kernel.name == kernel]
         if ab.name == NUM_SPLITS:
             yield from _splits_arms(request, ab, kernel, own)
+        elif ab.name == OPTIONS:
+            yield from _options_arms(request, ab, kernel, own)
         elif varies_library(ab, registry):
             yield from _library_arms(request, ab, case, kernel, own)
         elif ab.name in registry.flags:
@@ -184,6 +198,23 @@ def _splits_arms(request: BenchRequest, ab: Ab, kernel: str, variants: list[Vari
                 kernel=kernel,
                 num_splits=None if value == AUTO else int(value),
                 flags=request.flags,
+                label=label,
+            )
+            for label, value in zip(ab.labels, ab.values, strict=True)
+        )
+        yield ArmPlan(tuple(arms), variants if base is None else [base], None)
+
+
+def _options_arms(request: BenchRequest, ab: Ab, kernel: str, variants: list[Variant]) -> Iterator[ArmPlan]:
+    """As a program would call it: each call is planned for the keys that it sees."""
+    named = any("." in pattern for pattern in request.patterns) or request.where
+    for base in variants if named else [None]:
+        arms = (
+            PlannedArm(
+                variant=None if base is None else base.name,
+                kernel=kernel,
+                flags=request.flags,
+                options=PLAIN if value == str(PLAIN) else parse_call_options(value),
                 label=label,
             )
             for label, value in zip(ab.labels, ab.values, strict=True)
@@ -242,4 +273,4 @@ def _reaches(registry: Registry, ab: Ab, variant: Variant) -> bool:
 def _names_reaching(registry: Registry, kernel: str) -> set[str]:
     """Everything that can be varied for a kernel."""
     flags = {flag.name for flag in registry.flags.values() if flag.reaches(kernel)}
-    return {NUM_SPLITS, REVISION, LIBRARY, *flags, *(axis.name for axis in registry.kernels[kernel].axes)}
+    return {NUM_SPLITS, OPTIONS, REVISION, LIBRARY, *flags, *(axis.name for axis in registry.kernels[kernel].axes)}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.arch import Arch
+from sparkctl.bench.ab import OPTIONS
 from sparkctl.bench.arms import READ_KERNEL
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.lengths import MAX_BATCH
@@ -99,7 +100,7 @@ def _kernels_of(registry: Registry, operator: str) -> list[str]:
 
 def _heeding_flags(registry: Registry, request: BenchRequest, variants: list[Variant]) -> list[Variant]:
     """Without those that a given run-time flag excludes; UsageError where that leaves nothing."""
-    if request.ab is not None and request.ab.name not in registry.flags and request.vs is None:
+    if request.ab is not None and request.ab.name not in (*registry.flags, OPTIONS) and request.vs is None:
         return variants  # the axis that is varied beats a flag of the environment
     left = variants
     for name, value in request.flags.items():

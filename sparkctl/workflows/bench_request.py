@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sparkctl.bench.ab import Ab
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.call_options import PLAIN, CallOptions
 from sparkctl.registry import Variant
 from sparkctl.runtime import BuiltVariant
 
@@ -38,6 +39,7 @@ class PlannedArm:
     kernel: str = "auto"
     num_splits: int | None = None  # None: as the case says
     flags: Mapping[str, str] = field(default_factory=dict)
+    options: CallOptions = PLAIN
     label: str = ""  # `stages=2`, where arms are compared
 
 

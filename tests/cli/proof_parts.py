@@ -12,6 +12,7 @@ import pytest
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Bits, Comparison
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.facts import DeviceFacts
 from sparkctl.bench.results import Ceiling, Row, Sample, Series, Stamp
 from sparkctl.bench.traffic import decode_traffic
@@ -147,7 +148,7 @@ class FakeParts:
         """A device too small for it."""
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         if self.interrupt_in == case.label:
             raise KeyboardInterrupt

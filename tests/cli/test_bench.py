@@ -15,6 +15,7 @@ import pytest
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Bits, Comparison
 from sparkctl.bench.axes import DecodeCase
+from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.facts import DeviceFacts
 from sparkctl.bench.record import result_path
 from sparkctl.bench.results import Ceiling, PeerResult, Row, Sample, Series, Stamp
@@ -69,7 +70,7 @@ class FakeSession:
         return tuple(self.tweak(self.row(case, call)) for call in calls)
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]]
+        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         self.asked += [(case, call.plan.variant, call.plan.num_splits) for _, call in arms]
         rows = [replace(self.row(case, call), arm=label, peers=()) for label, call in arms]

@@ -282,3 +282,44 @@ def test_throttled_samples_are_marked_and_counted(bench: FakeBench, show: Show) 
 def test_a_device_too_small_for_the_gemm_says_so(bench: FakeBench, show: Show) -> None:
     bench.device.faults["call", "gemm"] = RuntimeError("CUDA out of memory. Tried to allocate 128.00 MiB. GPU 0 …")
     assert show("no_gemm", f"--seq 64 --batch 1 {SMALL} --peers none")[0] == 0
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_options_cost_beside_the_plain_call(bench: FakeBench, show: Show, width: int) -> None:
+    line = f"--seq 256 --batch 1,8 {SMALL} --options lse,window=100,window=100+sinks"
+    code, out, _ = show("options", line, width)
+    assert code == 0
+    assert "window=100 against plain" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--options lse --ab stages=1,2", "--options excludes --ab and --vs"),
+        ("--options lse --peers sdpa", "--options takes no --peers"),
+        ("--options lsee", "--options: unknown option 'lsee'"),
+        ("--options lse --estimate H200", "--estimate takes no --options"),
+    ],
+)
+def test_options_that_cannot_be_are_one_error(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    assert main(["bench", *shlex.split(line)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+def test_a_run_of_options_reads_back_and_repeats(
+    bench: FakeBench, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "run.json"
+    assert main(["bench", *shlex.split(f"--seq 256 --batch 8 {SMALL} --options lse --save {target} -q")]) == 0
+    record = json.loads(target.read_text(encoding="utf-8"))
+    jsonschema.validate(record, json.loads((ROOT / "docs" / "bench.schema.json").read_text(encoding="utf-8")))
+    assert [row["arm"] for row in record["rows"]] == ["plain", "lse"]
+    assert record["rows"][1]["bytes"] - record["rows"][0]["bytes"] == 4 * 8 * 8
+    assert parse_run(record).comparisons[0].other.arm == "lse"
+    assert record["rows"][1]["repeat"].endswith("--options lse")
+    capsys.readouterr()
+    assert main(["bench", *shlex.split(record["rows"][1]["repeat"])[2:], "-q", "--json"]) == 0
