@@ -43,13 +43,19 @@ def evaluate(formula: str, names: Mapping[str, int | str]) -> int:
     Operators are Python's without `**` (`//` divides whole numbers); functions are min, max and ceil_div.
     Raises UsageError naming the formula and what is wrong with it.
     """
-    tree, used = _parse(formula)
+    _, used = _parse(formula)
     for name in used:
         if name not in names:
             raise UsageError(f"formula '{formula}': unknown name '{name}'", hint=did_you_mean(name, names))
+    return _value(formula, tuple((name, names[name]) for name in used))
+
+
+@lru_cache(maxsize=8192)  # a registry asks the same of every variant, and again for every case of a benchmark
+def _value(formula: str, names: tuple[tuple[str, int | str], ...]) -> int:
+    """What it comes to with the names that it uses."""
     evaluator = simpleeval.SimpleEval(names=dict(names), functions=dict(FUNCTIONS))
     try:
-        value = evaluator.eval(formula, previously_parsed=tree)
+        value = evaluator.eval(formula, previously_parsed=_parse(formula)[0])
     except ZeroDivisionError as error:
         raise UsageError(f"formula '{formula}': division by zero") from error
     except Exception as error:  # simpleeval passes on whatever an operator raised
