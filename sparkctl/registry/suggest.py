@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MAX_LISTED = 12
+MAX_LISTED = 16
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
