@@ -17,6 +17,7 @@ import torch
 from fake_device import FakeDevice, fake_library
 
 from sparkctl.bench.ab import Comparison
+from sparkctl.bench.arms import KernelCall
 from sparkctl.bench.axes import DecodeCase, equal_case
 from sparkctl.bench.buffers import Slots
 from sparkctl.bench.call_options import CallOptions
@@ -28,7 +29,6 @@ from sparkctl.bench.results import Failure, Row, Sample
 from sparkctl.bench.session import CudaSession
 from sparkctl.bench.statistics import StopRule
 from sparkctl.build.outputs import runtime_flags_of
-from sparkctl.ops.call import DecodeCall
 from sparkctl.runtime import Library
 from sparkctl.workflows.bench import verify_outputs
 
@@ -66,13 +66,14 @@ class Player:
         self.arms: list[str] = []  # variants in the order in which the recorded rows hold them
         self.speed: dict[str, float] = {}
         self.ragged = 1.25
+        self.gemm_us = GEMM_US
         self.throttle: dict[str, tuple[str, ...]] = {}
         self.on_sample: Any = lambda name, index: None
 
     def sample_of(self, name: str, index: int) -> Sample:
         self.on_sample(name, index)
         if name == "gemm":
-            return Sample(GEMM_US * (1 + 0.001 * (index % 3)), 1755)
+            return Sample(self.gemm_us * (1 + 0.001 * (index % 3)), 1755)
         series = self._series(name)
         at = index % len(series["samples_us"])
         time_us = series["samples_us"][at] * self.speed.get(name, 1.0) * self._scale()
@@ -108,12 +109,12 @@ class PlayedSession(CudaSession):
 
     player: Player
 
-    def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> Iterator[Row | Failure]:
+    def measure(self, case: DecodeCase, calls: Sequence[KernelCall]) -> Iterator[Row | Failure]:
         self.player.case, self.player.arms = case, []
         yield from super().measure(case, calls)
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
+        self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         self.player.case, self.player.arms = case, [call.plan.variant for _, call in arms]
         return super().compare(case, arms, options)
@@ -161,6 +162,8 @@ class FakeBench:
         """Both backends, run by torch's own choice."""
         if case.page_size is not None:
             return tuple(PeerArm(name, None, "not applicable, it takes no page table") for name in SDPA)
+        if case.prefill:
+            return tuple(PeerArm(name, None, "not in the records") for name in SDPA)
         if case.kv_lens is not None:
             return tuple(PeerArm(name, None, "not applicable, it takes no lengths") for name in SDPA)
         return tuple(self._sdpa_arm(name, slots) for name in SDPA)

@@ -23,7 +23,8 @@ from sparkctl.runtime import BuiltVariant, Library, Manifest
 ENQUEUE_US = 4.0  # of the host, for a replay or an event
 CALL_US = 20.0  # of the host, for a call from Python
 NO_OPTIONS = (False, NO_WINDOW, 0.0, None, None)
-TARGET = {"decode": 6, "paged_decode": 7, "stream_read": 1}  # the argument that tells one slot from another
+# The argument that tells one slot from another.
+TARGET = {"decode": 6, "paged_decode": 7, "prefill": 9, "stream_read": 1}
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be reported asynchronously"
 
 
@@ -207,6 +208,18 @@ class FakeModule:
         """Gathers the pages and decodes."""
         k, v = (pages[table.long()].flatten(1, 2) for pages in (k, v))
         self.decode(variant, combine, q, k, v, lens, *rest)
+
+    def prefill(
+        self, variant: int, q: Any, k: Any, v: Any, table: Any, lens: Any, qo: Any, kv: Any, qo_len: int, *rest: Any
+    ) -> None:
+        """Gathers pages where there are some; causal to the bottom right."""
+        out, lse, scale, causal, *_ = rest
+        assert (qo, kv, qo_len, lse) == (None, None, q.shape[1], None)
+        self.calls.append((variant, q, k, v, table, lens, qo, kv, qo_len, *rest))
+        if table is not None:
+            k, v = (pages[table.long()].flatten(1, 2)[:, : int(lens[0])] for pages in (k, v))
+        options = AttentionOptions(scale, causal)
+        out.copy_(attention_torch(q, k, v, kv_lens=None, options=options)[0])
 
     def stream_read(self, index: int, raw: Any, checksum: Any) -> None:
         words = raw.numpy().view(np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkctl.bench.ab import Bits
 from sparkctl.bench.axes import DecodeCase
@@ -15,13 +15,16 @@ from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.ops.call import DecodeCall, plan_call
 from sparkctl.ops.flags import FlagValue
 from sparkctl.ops.options import AttentionOptions
-from sparkctl.ops.plan import DecodeShape
+from sparkctl.ops.plan import DecodeShape, choose_variant, serves
+from sparkctl.ops.prefill_call import PrefillCall, plan_prefill_call
+from sparkctl.ops.prefill_plan import PrefillShape, choose_prefill, serves_prefill
 from sparkctl.ops.workspace import Workspace, allocate_workspace
-from sparkctl.runtime import Library
+from sparkctl.runtime import BuiltVariant, Library
 
 if TYPE_CHECKING:
     import torch
 
+KernelCall = DecodeCall | PrefillCall
 READ_KERNEL = "stream_read"
 BLOCKS_PER_SM = (2, 4, 8)  # grids that the read kernels are tried with; 8 × 256 threads fill an SM
 LOAD_BYTES = 16
@@ -33,8 +36,8 @@ class DecodeArm:
 
     arm: Arm
     eager: Arm  # the same call into an output of its own, so that it cannot stand in for one of `arm`
-    call: DecodeCall
-    workspace: Workspace
+    call: KernelCall
+    workspace: Workspace | None  # none where the keys are not divided
     out: Sequence[torch.Tensor]  # of `arm`, one per slot
     options: CallOptions = PLAIN
     attention: AttentionOptions | None = None  # what the call gets of them
@@ -42,7 +45,7 @@ class DecodeArm:
 
     def poison(self) -> None:
         """NaN in every output and partial result."""
-        for tensor in (*self.out, *self.lse, self.workspace.part_acc, self.workspace.part_max, self.workspace.part_sum):
+        for tensor in (*self.out, *self.lse, *_partials(self.workspace)):
             tensor.fill_(float("nan"))
 
 
@@ -60,6 +63,39 @@ def shape_of(case: DecodeCase, options: CallOptions = PLAIN) -> DecodeShape:
     )
 
 
+def prefill_shape(case: DecodeCase) -> PrefillShape:
+    """The case as the planner of prefill knows it."""
+    heads = case.heads
+    kv_len = case.kv_len if case.page_size is None else case.pages * case.page_size
+    return PrefillShape(
+        case.batch,
+        case.qo_len,
+        heads.num_qo_heads,
+        heads.num_kv_heads,
+        case.head_dim,
+        kv_len,
+        case.dtype,
+        case.page_size,
+    )
+
+
+def attention_shape(case: DecodeCase) -> DecodeShape | PrefillShape:
+    """The case as the planner of its operator knows it."""
+    return prefill_shape(case) if case.prefill else shape_of(case)
+
+
+def serves_case(variant: BuiltVariant, case: DecodeCase) -> bool:
+    """Whether the case's operator can run the variant, over the kind of K and V that the case has."""
+    return serves_prefill(variant, case.page_size) if case.prefill else serves(variant, case.operator)
+
+
+def choose_for(variants: Sequence[BuiltVariant], case: DecodeCase, kernel: str = "auto") -> BuiltVariant | None:
+    """What the case's operator would choose among the variants; None where none accepts it."""
+    if case.prefill:
+        return choose_prefill(variants, prefill_shape(case), kernel=kernel)
+    return choose_variant(variants, shape_of(case), family=case.operator, kernel=kernel)
+
+
 def plan_case(
     library: Library,
     case: DecodeCase,
@@ -69,24 +105,28 @@ def plan_case(
     kernel: str = "auto",
     flags: Mapping[str, FlagValue] | None = None,
     options: CallOptions = PLAIN,
-) -> DecodeCall:
+) -> KernelCall:
     """What the operator would run for this case; UsageError when the library has nothing for it."""
+    call: KernelCall | None
     try:
-        call = plan_call(
-            library,
-            shape_of(case, options),
-            family=case.operator,
-            kernel=kernel,
-            variant=variant,
-            num_splits=case.num_splits,
-            device_sm_count=device_sm_count,
-            flags=flags,
-        )
+        if case.prefill:
+            call = plan_prefill_call(library, prefill_shape(case), kernel=kernel, variant=variant)
+        else:
+            call = plan_call(
+                library,
+                shape_of(case, options),
+                family=case.operator,
+                kernel=kernel,
+                variant=variant,
+                num_splits=case.num_splits,
+                device_sm_count=device_sm_count,
+                flags=flags,
+            )
     except ValueError as error:
         raise UsageError(f"{case.label}: {error}") from error
     if call is None:
         raise UsageError(
-            f"{case.label}: no decode kernel accepts it",
+            f"{case.label}: no {'prefill' if case.prefill else 'decode'} kernel accepts it",
             hint="sparkctl list shows the axes, flags.yaml what each kernel accepts",
         )
     return call
@@ -95,7 +135,7 @@ def plan_case(
 def decode_arm(
     case: DecodeCase,
     slots: Slots,
-    call: DecodeCall,
+    call: KernelCall,
     *,
     label: str | None = None,
     out: Sequence[torch.Tensor] | None = None,
@@ -106,18 +146,25 @@ def decode_arm(
     It is named by its variant unless there is a label, and writes to the slots' outputs unless others are given.
     """
     enter = call.library.function(case.operator)
-    decode, combine = (call.library.index[name] for name in (call.plan.variant, call.plan.combine_variant))
-    workspace = allocate_workspace(slots.q[0], call.plan.num_splits)
-    acc, top, total = workspace.part_acc, workspace.part_max, workspace.part_sum
+    index = call.library.index
+    workspace: Workspace | None = None
+    inputs: list[tuple[Any, ...]]
+    if isinstance(call, DecodeCall):
+        variants = [index[call.plan.variant], index[call.plan.combine_variant]]
+        workspace = allocate_workspace(slots.q[0], call.plan.num_splits)
+        inputs = [slots.inputs(slot) for slot in range(slots.count)]
+    else:
+        variants = [index[call.plan.variant]]
+        inputs = [(*slots.packed_inputs(slot), case.qo_len) for slot in range(slots.count)]
+    partials = _partials(workspace)
     attention = attention_options(case, options, slots.q[0])
     passed = attention.arguments()
     lse = [_empty_lse(q) for q in slots.q] if options.lse else []
-    inputs = [slots.inputs(slot) for slot in range(slots.count)]
 
     def run_into(out: Sequence[torch.Tensor], lse: Sequence[torch.Tensor | None]) -> Callable[[int], torch.Tensor]:
         def run(slot: int) -> torch.Tensor:
             into = out[slot]
-            enter(decode, combine, *inputs[slot], into, lse[slot], acc, top, total, *passed)
+            enter(*variants, *inputs[slot], into, lse[slot], *partials, *passed)
             return into
 
         return run
@@ -129,6 +176,10 @@ def decode_arm(
     apart = [_empty_lse(slots.q[0])] * slots.count if options.lse else [None] * slots.count
     eager = Arm(f"{name} eager", run_into(scratch, apart))
     return DecodeArm(timed, eager, call, workspace, out, options, attention, lse)
+
+
+def _partials(workspace: Workspace | None) -> tuple[torch.Tensor, ...]:
+    return () if workspace is None else (workspace.part_acc, workspace.part_max, workspace.part_sum)
 
 
 def attention_options(case: DecodeCase, options: CallOptions, like: torch.Tensor, seed: int = 1) -> AttentionOptions:

@@ -13,6 +13,7 @@ from sparkctl.bench.sizes import LARGEST, format_size, parse_size
 from sparkctl.errors import UsageError
 
 L2Mode = Literal["cold", "hot"]
+Operator = Literal["decode", "paged_decode", "prefill"]
 DTypeName = Literal["bf16", "fp16"]
 DTYPES: tuple[str, ...] = get_args(DTypeName)
 L2_MODES: tuple[str, ...] = get_args(L2Mode)
@@ -30,6 +31,7 @@ _MORE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("page_size", re.compile(r"pages of (\S+)")),
     ("qo_len", re.compile(r"qo_len (\S+)")),
     ("causal", re.compile(r"causal")),
+    ("prefill", re.compile(r"prefill")),
     ("num_splits", re.compile(r"(\S+) splits")),
     ("l2", re.compile(r"(cold|hot) L2")),
     ("seed", re.compile(r"seed (\S+)")),
@@ -64,10 +66,13 @@ class DecodeCase:
     page_size: int | None = None  # None where K and V are contiguous
     kv_lens: tuple[int, ...] | None = None  # of each sequence, where they are given; None: all kv_len
     spread: Spread | None = None  # what kv_lens were drawn from
+    prefill: bool = False  # the operator prefill, whatever qo_len is
 
     @property
-    def operator(self) -> Literal["decode", "paged_decode"]:
+    def operator(self) -> Operator:
         """The operator, and the entry point, that runs the case."""
+        if self.prefill:
+            return "prefill"
         return "decode" if self.page_size is None else "paged_decode"
 
     @property
@@ -118,7 +123,9 @@ class DecodeCase:
         parts = [self.shape, str(self.heads), f"d{self.head_dim}", self.dtype]
         if self.page_size is not None:
             parts.append(f"pages of {self.page_size}")
-        if self.qo_len != 1:
+        if self.prefill:
+            parts.append("prefill")
+        if self.qo_len != (self.kv_len if self.prefill else 1):
             parts.append(f"qo_len {self.qo_len}")
         if self.causal:
             parts.append("causal")
@@ -163,20 +170,35 @@ def span_cases(
     heads: Sequence[Heads],
     head_dims: Sequence[int],
     dtypes: Sequence[str],
-    qo_lens: Sequence[int] = (1,),
+    qo_lens: Sequence[int | None] = (1,),
     causal: bool = False,
     num_splits: int | None = None,
     l2: L2Mode = "cold",
     page_sizes: Sequence[int | None] = (None,),
+    prefill: bool = False,
 ) -> tuple[DecodeCase, ...]:
-    """Every combination, the keys and the page size changing fastest, duplicates removed."""
+    """Every combination, the keys and the page size changing fastest, duplicates removed. qo_len None is kv_len."""
     spans = product(dtypes, head_dims, heads, qo_lens, keys, page_sizes)
     cases = [
-        DecodeCase(k.batch, k.kv_len, head, dim, dtype, qo_len, causal, num_splits, l2, page, k.kv_lens, k.spread)
+        DecodeCase(
+            k.batch,
+            k.kv_len,
+            head,
+            dim,
+            dtype,
+            k.kv_len if qo_len is None else qo_len,
+            causal,
+            num_splits,
+            l2,
+            page,
+            k.kv_lens,
+            k.spread,
+            prefill,
+        )
         for dtype, dim, head, qo_len, k, page in spans
     ]
     for case in cases:
-        check_causal(case)
+        check_case(case)
     return tuple(dict.fromkeys(cases))
 
 
@@ -193,8 +215,12 @@ def with_equal_cases(cases: Sequence[DecodeCase]) -> tuple[DecodeCase, ...]:
     return tuple(dict.fromkeys(case for pair in both for case in pair if case is not None))
 
 
-def check_causal(case: DecodeCase) -> None:
-    """UsageError where the mask leaves a query nothing to attend to."""
+def check_case(case: DecodeCase) -> None:
+    """UsageError where a mask leaves a query nothing to attend to, and for what prefill has not."""
+    if case.prefill and case.kv_lens is not None:
+        raise UsageError(f"{case.label}: bench has no prefill of several lengths", hint="--seq, or leave out --prefill")
+    if case.prefill and case.num_splits is not None:
+        raise UsageError(f"{case.label}: prefill divides no keys", hint="leave out --num-splits")
     shortest = min(case.lengths)
     if case.causal and case.qo_len > shortest:
         raise UsageError(
@@ -236,6 +262,8 @@ def parse_case(text: str) -> tuple[DecodeCase, frozenset[str]]:
             raise UsageError(f"'{part}': {field} is said twice", hint=CASE_FORM)
         more[field] = value
     keys = _read_keys(batch, shape[2], more.pop("seed", None))
+    if "prefill" in more:
+        more = {"qo_len": keys.kv_len, **more}
     case = DecodeCase(batch, keys.kv_len, heads, _positive(parts[1][1:], "head_dim"))
     case = replace(case, kv_lens=keys.kv_lens, spread=keys.spread, **more)
     return case, frozenset({"batch", "kv_len", "heads", "head_dim", "page_size", *more})
@@ -259,7 +287,7 @@ def _read_more(part: str) -> tuple[str, Any]:
     """What stands behind the shape: a field of DecodeCase and its value."""
     for field, pattern in _MORE:
         if match := pattern.fullmatch(part):
-            if field == "causal":
+            if field in ("causal", "prefill"):
                 return field, True
             word = match[match.lastindex or 0]
             if field == "seed":

@@ -69,6 +69,11 @@ class Slots:
         lens = self.kv_lens[slot] if self.kv_lens else None
         return (*qkv, self.table[slot], lens) if self.table else (*qkv, lens)
 
+    def packed_inputs(self, slot: int) -> tuple[torch.Tensor | None, ...]:
+        """What the entry point of prefill takes ahead of qo_len: q, k, v, table, lengths, and no packed rows."""
+        q, k, v, *table, lens = self.inputs(slot)
+        return q, k, v, table[0] if table else None, lens, None, None
+
     def keys(self, case: DecodeCase, slot: int) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V [batch, kv_len, num_kv_heads, head_dim], each sequence's own keys first; copies of pages."""
         if not self.table:

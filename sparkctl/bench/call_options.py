@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sparkctl.bench.sizes import format_size, parse_size
 from sparkctl.errors import UsageError
@@ -51,7 +52,8 @@ def parse_call_options(text: str) -> CallOptions:
         read = _READ[name]
         if bool(equals) != (read is not None):
             raise UsageError(f"'{part}': {name} takes {'a' if read else 'no'} value", hint=FORM)
-        options = replace(options, **{name: True if read is None else read(value)})
+        asked: Any = {name: True if read is None else read(value)}
+        options = replace(options, **asked)
     return options
 
 

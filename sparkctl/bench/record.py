@@ -92,8 +92,10 @@ def _comparison_record(one: Comparison) -> dict[str, Any]:
 def case_record(case: DecodeCase) -> dict[str, Any]:
     """The axes of a case, the heads as two numbers."""
     axes = asdict(case)
-    if case.kv_lens is None:  # files without a ragged case stay as they were
+    if case.kv_lens is None:  # files of other cases stay as they were
         del axes["kv_lens"], axes["spread"]
+    if not case.prefill:
+        del axes["prefill"]
     return {"label": case.label, **axes.pop("heads"), **axes}
 
 

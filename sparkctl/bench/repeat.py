@@ -78,7 +78,10 @@ def _case_options(row: Row, given: dict[str, list[str | None]], *, by_suite: boo
     }
     if case.page_size is not None or "--page-size" in given:
         options["--page-size"] = "none" if case.page_size is None else str(case.page_size)
-    if "," in (given.get("--qo-len", [""])[0] or "") or (by_suite and case.qo_len != 1):
+    if by_suite and case.prefill:
+        options["--prefill"] = None
+    implied = case.kv_len if case.prefill else 1
+    if "," in (given.get("--qo-len", [""])[0] or "") or (by_suite and case.qo_len != implied):
         options["--qo-len"] = str(case.qo_len)
     if by_suite:  # where no option need have said these
         options |= {"--causal": None} if case.causal else {}

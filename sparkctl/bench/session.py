@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.bench.ab import Comparison
-from sparkctl.bench.arms import DecodeArm, check_read, count_differences, decode_arm, read_arms
+from sparkctl.bench.arms import DecodeArm, KernelCall, check_read, count_differences, decode_arm, read_arms
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots, allocate_slots, count_slots
 from sparkctl.bench.call_options import PLAIN, CallOptions
@@ -34,7 +34,6 @@ from sparkctl.bench.statistics import StopRule, median
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.errors import WorkFailed
 from sparkctl.interrupts import check_interrupt
-from sparkctl.ops.call import DecodeCall
 from sparkctl.ops.options import AttentionOptions
 from sparkctl.runtime import Library
 
@@ -176,7 +175,7 @@ class CudaSession:
         self._warm_up_s = warm_up_s
         self._gemm = gemm
 
-    def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> Iterator[Row | Failure]:
+    def measure(self, case: DecodeCase, calls: Sequence[KernelCall]) -> Iterator[Row | Failure]:
         """A row per call, or why there is none. WorkFailed when nothing of the case can run; DeviceLost."""
         with self._attempt(case):
             slots = self._allocate(case)
@@ -213,7 +212,7 @@ class CudaSession:
             self._device.release()
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
+        self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         """One row per (label, call), sampled in rounds, and every later arm held against the first.
 
@@ -225,7 +224,7 @@ class CudaSession:
             return self._compare(case, arms, options or (PLAIN,) * len(arms))
 
     def _compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions]
+        self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions]
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         slots = self._allocate(case, options)
         outs = [slots.out, *([out.clone() for out in slots.out] for _ in arms[1:])]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from sparkctl.bench.axes import DecodeCase, check_causal, parse_case
+from sparkctl.bench.axes import DecodeCase, check_case, parse_case
 from sparkctl.bench.sizes import format_size
 from sparkctl.errors import UsageError
 from sparkctl.registry import Location, Registry, Suite
@@ -98,7 +98,7 @@ def suite_cases(
             for values in product(*(options[name] for name in open_fields)):
                 cases[replace(case, **dict(zip(open_fields, values, strict=True)))] = None
     for case in cases:
-        check_causal(case)
+        check_case(case)
     if not cases:
         names = ",".join(suite.name for suite in suites)
         text = " ".join(f"{OPTIONS[name]} {','.join(map(_shown, values))}" for name, values in asked.items())

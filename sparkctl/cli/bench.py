@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from sparkctl.bench.axes import DecodeCase
     from sparkctl.workflows.bench_request import BenchRequest
 
-HELP = """Time decode kernels on a CUDA device against a measured read ceiling and other libraries.
+HELP = """Time attention kernels on a CUDA device against a measured read ceiling and other libraries.
 
 Without KERNEL the operator chooses, as it would in a program. Cold L2, CUDA graph, outputs checked.
 --ab measures arms that differ in one axis, in num_splits or in a flag, in the same rounds; --vs holds this tree against
 another revision or library in the same way.
 
 \b
-Suites: decode, paged, ragged, short; as in models: llama3-8b,
+Suites: decode, paged, prefill, ragged, short; as in models: llama3-8b,
 llama3-70b, qwen3-30b-a3b, gemma. `sparkctl flags list` shows them.
 
 \b
@@ -45,6 +45,7 @@ Examples:
   sparkctl bench --seq 4k,16k --batch 1,8 --heads 32/8,32/4
   sparkctl bench attn_decode_split_kv_mma --where stages=1,2,4
   sparkctl bench --seq 16k --page-size none,1,16   contiguous, then in pages
+  sparkctl bench --prefill --causal --seq 4k --batch 1
   sparkctl bench --ragged 128-16k --batch 16,64 --page-size none,16
   sparkctl bench --seq-lens 63*128,16k          one long beside many short
   sparkctl bench attn_decode_split_kv_mma --ab stages=1,2
@@ -132,6 +133,9 @@ CallOptionsList = Annotated[
 ]
 QoLen = Annotated[str, typer.Option("--qo-len", metavar="LIST", help="Query positions of each sequence.")]
 Causal = Annotated[bool, typer.Option("--causal", help="Mask to the bottom right; matters from --qo-len 2 on.")]
+Prefill = Annotated[
+    bool, typer.Option("--prefill", help="The operator prefill; qo_len is kv_len unless --qo-len says another.")
+]
 NumSplits = Annotated[
     int | None, typer.Option("--num-splits", metavar="N", min=1, help="Splits along kv; planned if left out.")
 ]
@@ -191,6 +195,7 @@ def bench(
     no_equal: NoEqual = False,
     qo_len: QoLen = "1",
     causal: Causal = False,
+    prefill: Prefill = False,
     num_splits: NumSplits = None,
     l2: L2 = "cold",
     variant: VariantNames = None,
@@ -226,7 +231,7 @@ def bench(
 
     axes_given = frozenset(name for name in CASE_PARAMETERS if _is_given(ctx, name))
     lengths = Lengths(seq_lens, ragged, seed, axes_given)
-    spoken = read_axes(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2, lengths)
+    spoken = read_axes(seq, batch, heads, head_dim, dtype, page_size, qo_len, causal, num_splits, l2, lengths, prefill)
     cases = spoken.span() if suite is None else spoken.of_suites(cli_context(ctx).project, suite, axes_given)
     if no_equal and all(case.kv_lens is None for case in cases):
         raise UsageError("--no-equal: no case has several lengths", hint="beside --ragged or --seq-lens")
@@ -276,6 +281,7 @@ def bench(
         if text is not None and (suite is None or name in axes_given):  # given, it narrows a suite
             words += [f"--{name.replace('_', '-')}", text]
     words += ["--no-equal"] if no_equal else []
+    words += ["--prefill"] if prefill else []
     words += ["--qo-len", qo_len] if qo_len != "1" or (suite is not None and "qo_len" in axes_given) else []
     words += ["--causal"] if causal else []
     words += ["--num-splits", str(num_splits)] if num_splits is not None else []

@@ -27,9 +27,13 @@ CASE_PARAMETERS = (
     "page_size",
     "qo_len",
     "causal",
+    "prefill",
     "num_splits",
     "l2",
 )
+
+
+NOT_OF_SUITES = ("seq_lens", "ragged", "seed", "prefill")  # what a case of a suite always says itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,11 @@ class Axes:
     head_dim: tuple[int, ...]
     dtype: tuple[str, ...]
     page_size: tuple[int | None, ...]
-    qo_len: tuple[int, ...]
+    qo_len: tuple[int | None, ...]  # None: kv_len
     causal: bool
     num_splits: int | None
     l2: tuple[L2Mode, ...]
+    prefill: bool = False
 
     def span(self) -> tuple[DecodeCase, ...]:
         """Every combination."""
@@ -61,6 +66,7 @@ class Axes:
             qo_lens=self.qo_len,
             causal=self.causal,
             num_splits=self.num_splits,
+            prefill=self.prefill,
         )
         return tuple(replace(case, l2=mode) for case in cases for mode in self.l2)
 
@@ -70,10 +76,8 @@ class Axes:
         from sparkctl.bench.suites import find_suites, suite_cases
         from sparkctl.registry import find_project, load_registry
 
-        if mixed := [f"--{name.replace('_', '-')}" for name in ("seq_lens", "ragged", "seed") if name in given]:
-            raise UsageError(
-                f"--suite takes no {', no '.join(mixed)}: its cases say their lengths", hint="leave it out"
-            )
+        if mixed := [f"--{name.replace('_', '-')}" for name in NOT_OF_SUITES if name in given]:
+            raise UsageError(f"--suite takes no {', no '.join(mixed)}: its cases say it", hint="leave it out")
         suites = find_suites(load_registry(find_project(project)), parse_list(names, str.strip, option="--suite"))
         options = {
             "kv_len": self.seq,
@@ -147,6 +151,7 @@ def read_axes(
     num_splits: int | None,
     l2: str,
     lengths: Lengths,
+    prefill: bool = False,
 ) -> Axes:
     """The options as typed; UsageError naming the one that is wrong."""
     from sparkctl.bench.axes import DTYPES, L2_MODES, parse_heads
@@ -182,8 +187,11 @@ def read_axes(
         head_dim=parse_list(head_dim, positive, option="--head-dim"),
         dtype=parse_list(dtype, lambda text: one_of(DTYPES, "--dtype", text.strip()), option="--dtype"),
         page_size=(None,) if page_size is None else parse_list(page_size, page, option="--page-size"),
-        qo_len=parse_list(qo_len, lambda text: positive(text, "--qo-len"), option="--qo-len"),
+        qo_len=(None,)
+        if prefill and "qo_len" not in lengths.given
+        else parse_list(qo_len, lambda text: positive(text, "--qo-len"), option="--qo-len"),
         causal=causal,
         num_splits=num_splits,
         l2=tuple("hot" if mode == "hot" else "cold" for mode in modes),
+        prefill=prefill,
     )

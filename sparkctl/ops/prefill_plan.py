@@ -42,6 +42,11 @@ class PrefillPlan:
     rows_per_cta: int  # query positions times heads of one kv head
     reason: str
 
+    @property
+    def num_splits(self) -> int:
+        """The keys of a query tile are never divided."""
+        return 1
+
     def __str__(self) -> str:
         grid = " × ".join(str(n) for n in self.grid)
         return f"{self.variant}, grid {grid}, {self.rows_per_cta} rows a CTA: {self.reason}"

@@ -74,8 +74,9 @@ def shared_facts(rows: Sequence[Row]) -> str:
     case, varying = cases[0], varying_axes(cases)
     parts = [] if "heads" in varying else [f"{case.heads} heads"]
     parts += [f"pages of {case.page_size}"] if case.page_size is not None and "page_size" not in varying else []
-    parts += [f"qo_len {case.qo_len}"] if case.qo_len != 1 and "qo_len" not in varying else []
-    parts += ["causal"] if case.causal else []
+    parts += ["prefill"] if case.prefill else []
+    parts += [f"qo_len {case.qo_len}"] if _qo_len(case) is not None and "qo_len" not in varying else []
+    parts += ["causal"] if case.causal and "causal" not in varying else []
     parts += [] if "l2" in varying else [f"{case.l2} L2"]
     return ", ".join(parts) + "; case: batch × kv_len"
 
@@ -112,6 +113,7 @@ def _run_columns(rows: Sequence[Row], run: Run, *, wide: bool) -> list[tuple[str
     columns += _equal_column(rows, run)
     if any(row.is_compute_bound(gemm) for row in rows):
         columns.insert(6, ("% of\nGEMM", [_percent(row.gemm_share(gemm)) for row in rows]))
+        columns.insert(6, ("TFLOP/s", [f"{row.tflops:.0f}" for row in rows]))
     if wide:
         columns.insert(6, ("ceiling\nTB/s", [f"{row.ceiling.tbps:.2f}" for row in rows]))
         columns.insert(3, ("samples", [str(len(row.series.samples)) for row in rows]))
@@ -142,8 +144,14 @@ def _percent(share: float | None) -> str:
 
 def varying_axes(cases: Sequence[DecodeCase]) -> tuple[str, ...]:
     """Axes, besides batch and kv_len and what a variant's name says, on which the cases differ."""
-    axes = ("heads", "page_size", "qo_len", "l2")
-    return tuple(axis for axis in axes if len({getattr(case, axis) for case in cases}) > 1)
+    axes = ("heads", "page_size", "causal", "l2")
+    found = [axis for axis in axes if len({getattr(case, axis) for case in cases}) > 1]
+    return (*found, *(["qo_len"] if len({_qo_len(case) for case in cases}) > 1 else []))
+
+
+def _qo_len(case: DecodeCase) -> int | None:
+    """None where it is what one expects: 1, and kv_len of prefill."""
+    return None if case.qo_len == (case.kv_len if case.prefill else 1) else case.qo_len
 
 
 def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
@@ -154,6 +162,7 @@ def case_text(case: DecodeCase, varying: Sequence[str]) -> str:
         "dtype": case.dtype,
         "l2": f"{case.l2} L2",
         "qo_len": f"qo_len {case.qo_len}",
+        "causal": "causal" if case.causal else "full",
         "page_size": "contiguous" if case.page_size is None else f"page {case.page_size}",
     }
     return ", ".join([case.shape, *(text for axis, text in texts.items() if axis in varying)])
@@ -297,6 +306,7 @@ CSV_CASE = (
     "l2",
     "page_size",
     "kv_lens",
+    "operator",
 )
 CSV_TIME = ("time_us", "low_us", "high_us", "noise", "samples", "stop", "throttled", "eager_us")
 CSV_RATES = ("tbps", "ceiling_tbps", "ceiling_share", "peak_share", "tflops", "gemm_share", "over_equal")
@@ -324,7 +334,7 @@ def csv_case(case: DecodeCase) -> list[Any]:
     heads = case.heads
     shape = [case.batch, case.kv_len, heads.num_qo_heads, heads.num_kv_heads, case.head_dim, case.dtype, case.qo_len]
     lengths = "" if case.kv_lens is None else " ".join(map(str, case.kv_lens))
-    return [*shape, int(case.causal), case.l2, "" if case.page_size is None else case.page_size, lengths]
+    return [*shape, int(case.causal), case.l2, "" if case.page_size is None else case.page_size, lengths, case.operator]
 
 
 def _csv_values(row: Row, run: Run) -> list[Any]:

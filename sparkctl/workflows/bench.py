@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sparkctl import __version__
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Comparison
-from sparkctl.bench.arms import plan_case
+from sparkctl.bench.arms import KernelCall, plan_case
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.facts import DeviceFacts, find_cuda_device
@@ -23,7 +23,6 @@ from sparkctl.bench.statistics import StopRule
 from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, SparkctlError, UsageError, WorkFailed
 from sparkctl.interrupts import check_interrupt
-from sparkctl.ops.call import DecodeCall
 from sparkctl.ops.options import AttentionOptions
 from sparkctl.registry import Registry
 from sparkctl.runtime import Library, load_library
@@ -45,12 +44,14 @@ class Session(Protocol):
 
     def measure_gemm(self) -> GemmCeiling | None: ...
 
-    def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> Iterable[Row | Failure]: ...
+    def measure(self, case: DecodeCase, calls: Sequence[KernelCall]) -> Iterable[Row | Failure]: ...
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
+        self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]: ...
 
+
+SPAN = 64  # query positions that are compared with the reference at a time
 
 # Builds and loads the library of a plan and opens the session on it.
 OpenBench = Callable[[Registry, BenchRequest, BenchPlan, Arch, Progress | None], tuple[Library, Session]]
@@ -155,10 +156,10 @@ def _measure_job(
 
 def plan_calls_of(
     job: Job, library: Library, device_sm_count: int, others: Mapping[str, Library] | None = None
-) -> list[DecodeCall]:
+) -> list[KernelCall]:
     """The planned calls of a job, one per arm; `others` are the libraries of arms, by label, that have their own."""
 
-    def plan(case: DecodeCase, arm: PlannedArm) -> DecodeCall:
+    def plan(case: DecodeCase, arm: PlannedArm) -> KernelCall:
         return plan_case(
             (others or {}).get(arm.label, library),
             case if arm.num_splits is None else replace(case, num_splits=arm.num_splits),
@@ -170,7 +171,7 @@ def plan_calls_of(
         )
 
     case = job.case
-    if job.reference is not None:
+    if job.reference is not None and not case.prefill:
         case = replace(case, num_splits=plan(case, job.reference).plan.num_splits)
     return [plan(case, arm) for arm in job.arms]
 
@@ -216,7 +217,7 @@ def verify_outputs(
 ) -> list[Verdict]:
     """Each output against the fp64 reference on the same inputs, by the tolerance of the tests; `lse` of the first.
 
-    One sequence at a time, since fp64 copies of a whole batch might not fit.
+    One sequence at a time, and of many query positions a few spans, since fp64 scores of all of them might not fit.
     """
     from sparkctl.testing.compare import compare_outputs
     from sparkctl.testing.reference import attention_reference, plain_emulation
@@ -226,22 +227,34 @@ def verify_outputs(
     if options is not None:
         asked |= {"window": options.window, "softcap": options.softcap, "sinks": options.sinks}
     for b, length in enumerate(case.lengths):
-        one, keys = slice(b, b + 1), slice(length)
-        expected, expected_lse = attention_reference(q[one], k[one, keys], v[one, keys], **asked)
-        plain = plain_emulation(q[one], k[one, keys], v[one, keys], **asked)
-        for index, out in enumerate(outputs):
-            found = compare_outputs(
-                out[one],
-                lse[one] if lse is not None and index == 0 else None,
-                expected_out=expected,
-                expected_lse=expected_lse,
-                plain_out=plain,
-                dtype=case.dtype,
-            )
-            if found.worst >= verdicts[index].worst:
-                text = f"sequence {b}: {found.mismatch}" if found.mismatch else f"{found.worst:.2f} of what is allowed"
-                verdicts[index] = Verdict(found.worst, text)
+        for first, end in checked_spans(case.qo_len):
+            rows = (slice(b, b + 1), slice(first, end))
+            # The last query of a span stands at the last of these keys, as the mask wants it.
+            keys = (rows[0], slice(length - case.qo_len + end if case.causal else length))
+            expected, expected_lse = attention_reference(q[rows], k[keys], v[keys], **asked)
+            plain = plain_emulation(q[rows], k[keys], v[keys], **asked)
+            for index, out in enumerate(outputs):
+                found = compare_outputs(
+                    out[rows],
+                    lse[rows] if lse is not None and index == 0 else None,
+                    expected_out=expected,
+                    expected_lse=expected_lse,
+                    plain_out=plain,
+                    dtype=case.dtype,
+                )
+                if found.worst >= verdicts[index].worst:
+                    where = f"sequence {b}" if case.qo_len <= SPAN else f"sequence {b}, positions from {first} on"
+                    text = f"{where}: {found.mismatch}" if found.mismatch else f"{found.worst:.2f} of what is allowed"
+                    verdicts[index] = Verdict(found.worst, text)
     return verdicts
+
+
+def checked_spans(qo_len: int) -> list[tuple[int, int]]:
+    """Query positions that are compared: all of them, or the first, middle and last SPAN."""
+    if qo_len <= SPAN:
+        return [(0, qo_len)]
+    starts = dict.fromkeys((0, (qo_len - SPAN) // 2, qo_len - SPAN))
+    return [(start, start + SPAN) for start in starts]
 
 
 def describe_environment(root: Path, request: BenchRequest, library: Library, facts: DeviceFacts) -> Environment:

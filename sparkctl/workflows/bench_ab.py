@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.bench.ab import OPTIONS, Ab
-from sparkctl.bench.arms import shape_of
+from sparkctl.bench.arms import attention_shape, choose_for
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.call_options import PLAIN, parse_call_options
 from sparkctl.bench.sizes import parse_list
 from sparkctl.errors import UsageError
 from sparkctl.ops.checks import MAX_SPLITS
 from sparkctl.ops.flags import AXIS_OF_FLAG
-from sparkctl.ops.plan import KERNEL_PREFERENCE, accepted, choose_variant
+from sparkctl.ops.plan import KERNEL_PREFERENCE, accepted
+from sparkctl.ops.prefill_plan import PREFILL_KERNELS
 from sparkctl.registry import Registry, Variant
 from sparkctl.registry.suggest import did_you_mean
 from sparkctl.registry.values import canonical_value
@@ -110,7 +111,7 @@ def _axis_values(registry: Registry) -> dict[str, list[str]]:
 
 
 def _measured(registry: Registry) -> list[str]:
-    names = dict.fromkeys(name for kernels in KERNEL_PREFERENCE.values() for name in kernels)
+    names = dict.fromkeys(name for kernels in (*KERNEL_PREFERENCE.values(), PREFILL_KERNELS) for name in kernels)
     return [name for name in names if name in registry.kernels]
 
 
@@ -141,6 +142,9 @@ def check_conflicts(registry: Registry, ab: Ab, request: BenchRequest) -> None:
     """UsageError where another option fixes what the arms are to differ in."""
     axis = AXIS_OF_FLAG[ab.name][0] if ab.name in AXIS_OF_FLAG else ab.name
     fixed = None
+    if ab.name in (NUM_SPLITS, OPTIONS) and any(case.prefill for case in request.cases):
+        option = "--options" if ab.name == OPTIONS else f"--ab {ab.name}"
+        raise UsageError(f"{option} is of decode, and the cases are of prefill", hint="leave out one of them")
     if ab.name == NUM_SPLITS:
         fixed = "--num-splits" if any(case.num_splits is not None for case in request.cases) else None
     elif axis in request.where:
@@ -168,7 +172,7 @@ def plan_arms(
         raise UsageError(f"--ab {ab.name}: it does not reach {names}", hint="it reaches " + ", ".join(other))
     kernels = list(dict.fromkeys(variant.kernel.name for variant in reached))
     if not request.patterns:
-        chosen = choose_variant([described(variant) for variant in reached], shape_of(case), family=case.operator)
+        chosen = choose_for([described(variant) for variant in reached], case)
         kernels = [chosen.kernel] if chosen is not None else kernels[:1]
     for kernel in kernels:
         own = [variant for variant in reached if variant.kernel.name == kernel]
@@ -227,7 +231,7 @@ def _library_arms(
 ) -> Iterator[ArmPlan]:
     """The same variant in every library: what the operator would choose, or each that was named."""
     among = [described(v) for v in variants]
-    chosen = choose_variant(among, shape_of(case), family=case.operator, kernel=kernel)
+    chosen = choose_for(among, case, kernel)
     named = any("." in pattern for pattern in request.patterns) or request.where
     bases = variants if named else [v for v in variants if chosen is not None and v.name == chosen.name]
     if not bases:
@@ -244,13 +248,13 @@ def _axis_arms(ab: Ab, case: DecodeCase, kernel: str, variants: list[Variant]) -
     """
     among = [v for v in variants if str(v.value(ab.name)) in ab.values]
     whole = [v for v in among if set(ab.values) <= _neighbours(ab.name, v, variants).keys()]
-    base = choose_variant([described(v) for v in whole or among], shape_of(case), family=case.operator, kernel=kernel)
+    base = choose_for([described(v) for v in whole or among], case, kernel)
     if base is None:
         raise UsageError(f"{case.label}: no variant of {kernel} with {' or '.join(ab.labels)} takes it")
     found: list[Variant] = []
     neighbours = _neighbours(ab.name, next(v for v in among if v.name == base.name), variants)
     for value, label in zip(ab.values, ab.labels, strict=True):
-        if value not in neighbours or not accepted(described(neighbours[value]), shape_of(case)):
+        if value not in neighbours or not accepted(described(neighbours[value]), attention_shape(case)):
             raise UsageError(
                 f"{case.label}: no variant beside {base.name} has {label} here",
                 hint=f"{ab.name} of its neighbours: {', '.join(neighbours)}",

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import OPTIONS
-from sparkctl.bench.arms import READ_KERNEL
+from sparkctl.bench.arms import READ_KERNEL, serves_case
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.lengths import MAX_BATCH
 from sparkctl.errors import UsageError
 from sparkctl.ops.flags import AXIS_OF_FLAG
 from sparkctl.ops.plan import KERNEL_PREFERENCE, serves
+from sparkctl.ops.prefill_plan import PREFILL_KERNELS
 from sparkctl.registry import Range, Registry, Variant, select_variants
 from sparkctl.workflows.bench_ab import check_conflicts, plan_arms
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm, described
@@ -74,6 +75,8 @@ def _cases_with_variants(
 ) -> list[tuple[DecodeCase, list[Variant]]]:
     """The case with the variants that take it; with pages of the default size for kernels that take nothing else."""
     patterns = request.patterns or _kernels_of(registry, case.operator)
+    if case.prefill:
+        return [(case, _prefill_variants(registry, request, case, arch, patterns))]
     shape = {"dtype": [case.dtype], "head_dim": [str(case.head_dim)]}
     chosen = select_variants(registry, patterns, arch=arch, where={**request.where, **shape})
     by_operator = {
@@ -83,7 +86,9 @@ def _cases_with_variants(
     if not any(by_operator.values()):
         names = ", ".join(dict.fromkeys(variant.kernel.name for variant in chosen))
         known = [*_kernels_of(registry, "decode"), *_kernels_of(registry, "paged_decode")]
-        raise UsageError(f"bench has no cases for {names}", hint="it measures " + ", ".join(dict.fromkeys(known)))
+        prefill = all(variant.kernel.name in PREFILL_KERNELS for variant in chosen)
+        hint = "--prefill measures it" if prefill else "it measures " + ", ".join(dict.fromkeys(known))
+        raise UsageError(f"bench has no cases for {names}", hint=hint)
     takes_contiguous = {variant.kernel.name for variant in by_operator["decode"]}
     pages_only = [variant for variant in by_operator["paged_decode"] if variant.kernel.name not in takes_contiguous]
     found = [(case, by_operator[case.operator])]
@@ -94,8 +99,24 @@ def _cases_with_variants(
     return [(case, _heeding_flags(registry, request, variants)) for case, variants in found if variants]
 
 
+def _prefill_variants(
+    registry: Registry, request: BenchRequest, case: DecodeCase, arch: Arch, patterns: Sequence[str]
+) -> list[Variant]:
+    """UsageError where none of those that were named is a prefill kernel's over such K and V."""
+    shape = {"dtype": [case.dtype], "head_dim": [str(case.head_dim)]}
+    chosen = select_variants(registry, patterns, arch=arch, where={**request.where, **shape})
+    found = [variant for variant in chosen if serves_case(described(variant), case)]
+    if not found:
+        names = ", ".join(dict.fromkeys(variant.kernel.name for variant in chosen))
+        known = ", ".join(_kernels_of(registry, "prefill"))
+        kind = "contiguous K and V" if case.page_size is None else "pages"
+        raise UsageError(f"{case.label}: {names} has no prefill over {kind}", hint=f"bench --prefill measures {known}")
+    return found
+
+
 def _kernels_of(registry: Registry, operator: str) -> list[str]:
-    return [name for name in KERNEL_PREFERENCE[operator] if name in registry.kernels]
+    names = PREFILL_KERNELS if operator == "prefill" else KERNEL_PREFERENCE[operator]
+    return [name for name in names if name in registry.kernels]
 
 
 def _heeding_flags(registry: Registry, request: BenchRequest, variants: list[Variant]) -> list[Variant]:
@@ -148,7 +169,8 @@ def check_accepted(case: DecodeCase, variants: Sequence[Variant]) -> None:
         if (value := values.get(name)) is not None and not _holds(span, value)
     ]
     if len({refusal.split()[0] for refusal in refusals}) == len(kernels):
-        raise UsageError(f"{case.label}: no decode kernel accepts it", hint="\n".join(refusals))
+        kind = "prefill" if case.prefill else "decode"
+        raise UsageError(f"{case.label}: no {kind} kernel accepts it", hint="\n".join(refusals))
     if case.batch > MAX_BATCH:
         raise UsageError(f"{case.label}: batch is at most {MAX_BATCH}", hint="a sequence is a row of the grid")
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparkctl.arch import Arch
-from sparkctl.bench.arms import shape_of
+from sparkctl.bench.arms import choose_for, prefill_shape, shape_of
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.gpus import GpuSpec
 from sparkctl.build import Progress
 from sparkctl.errors import MissingTool, WorkFailed
-from sparkctl.ops.plan import choose_variant, plan_decode
+from sparkctl.ops.plan import plan_decode
+from sparkctl.ops.prefill_plan import plan_prefill
 from sparkctl.registry import Registry
 from sparkctl.resources import Occupancy
 from sparkctl.runtime import BuiltVariant
@@ -96,7 +97,7 @@ def read_built_usage(registry: Registry, names: Sequence[str], arch: Arch, progr
 
 
 def _choose(built: Sequence[BuiltVariant], case: DecodeCase) -> BuiltVariant:
-    chosen = choose_variant(built, shape_of(case), family=case.operator)
+    chosen = choose_for(built, case)
     assert chosen is not None  # the plan has refused a case that nothing takes
     return chosen
 
@@ -106,7 +107,11 @@ def _launch(case: DecodeCase, variant: BuiltVariant, row: Compiled, gpu: GpuSpec
     if occupied is None or occupied.blocks_per_sm == 0:
         raise WorkFailed(f"{variant.name} cannot be launched on {gpu.name}")
     known = replace(variant, registers=row.registers, blocks_per_sm=occupied.blocks_per_sm)
-    plan = plan_decode(shape_of(case), known, "", sm_count=gpu.sm_count, num_splits=case.num_splits)
+    plan = (
+        plan_prefill(prefill_shape(case), known, "")
+        if case.prefill
+        else plan_decode(shape_of(case), known, "", sm_count=gpu.sm_count, num_splits=case.num_splits)
+    )
     blocks = plan.grid[0] * plan.grid[1] * plan.grid[2]
     return Launch(
         case=case,

@@ -11,6 +11,7 @@ import pytest
 
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Bits, Comparison
+from sparkctl.bench.arms import KernelCall
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.facts import DeviceFacts
@@ -19,7 +20,6 @@ from sparkctl.bench.traffic import decode_traffic
 from sparkctl.build.outputs import runtime_flags_of
 from sparkctl.cli.app import main
 from sparkctl.errors import SparkctlError
-from sparkctl.ops.call import DecodeCall
 from sparkctl.registry import Registry, select_variants
 from sparkctl.resources import ResourceUsage
 from sparkctl.runtime import BuiltVariant, Library, Manifest
@@ -141,14 +141,14 @@ class FakeParts:
         manifest = Manifest("libsparkctl.so", "cuda", "sm_90", "release", {}, "d1", "nvcc 13.0.88", built, flags)
         return Library(Path("build"), manifest, None, {v.name: i for i, v in enumerate(built)}), self
 
-    def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> tuple[Row, ...]:
+    def measure(self, case: DecodeCase, calls: Sequence[KernelCall]) -> tuple[Row, ...]:
         raise AssertionError("a proof compares")
 
     def measure_gemm(self) -> None:
         """A device too small for it."""
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
+        self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         if self.interrupt_in == case.label:
             raise KeyboardInterrupt
@@ -160,7 +160,7 @@ class FakeParts:
         found = (Comparison(rows[0], rows[1], self.bits),)
         return rows, () if self.drop_case(case) else found
 
-    def _row(self, case: DecodeCase, call: DecodeCall, label: str, time_us: float) -> Row:
+    def _row(self, case: DecodeCase, call: KernelCall, label: str, time_us: float) -> Row:
         traffic = decode_traffic(case)
         turn = 3 if label.endswith(("0", "stages=1")) else 5  # the arms' noise is not in step
         samples = tuple(Sample(time_us * (1 + self.noise * (i % turn - turn // 2)), self.clock) for i in range(60))

@@ -14,6 +14,7 @@ import pytest
 
 from sparkctl.arch import Arch
 from sparkctl.bench.ab import Bits, Comparison
+from sparkctl.bench.arms import KernelCall
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.facts import DeviceFacts
@@ -23,7 +24,6 @@ from sparkctl.bench.traffic import decode_traffic
 from sparkctl.build.outputs import runtime_flags_of
 from sparkctl.cli.app import main
 from sparkctl.errors import MissingTool
-from sparkctl.ops.call import DecodeCall
 from sparkctl.registry import Registry
 from sparkctl.resources import occupancy
 from sparkctl.runtime import BuiltVariant, Library, Manifest
@@ -65,12 +65,12 @@ class FakeSession:
     def measure_gemm(self) -> None:
         """A device too small for it."""
 
-    def measure(self, case: DecodeCase, calls: Sequence[DecodeCall]) -> tuple[Row, ...]:
+    def measure(self, case: DecodeCase, calls: Sequence[KernelCall]) -> tuple[Row, ...]:
         self.asked += [(case, call.plan.variant, call.plan.num_splits) for call in calls]
         return tuple(self.tweak(self.row(case, call)) for call in calls)
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
+        self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         self.asked += [(case, call.plan.variant, call.plan.num_splits) for _, call in arms]
         rows = [replace(self.row(case, call), arm=label, peers=()) for label, call in arms]
@@ -81,7 +81,7 @@ class FakeSession:
         tweaked = tuple(self.tweak(row) for row in rows)
         return tweaked, tuple(Comparison(tweaked[0], row, self.bits) for row in tweaked[1:])
 
-    def row(self, case: DecodeCase, call: DecodeCall) -> Row:
+    def row(self, case: DecodeCase, call: KernelCall) -> Row:
         traffic = decode_traffic(case)
         time_us = traffic.bytes / 4.4e6
         return Row(

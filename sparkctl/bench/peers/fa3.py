@@ -21,7 +21,10 @@ def fa3_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
 
 
 def _prepare(case: DecodeCase, slots: Slots) -> Call:
-    attend = load_module("fa3_fwd_interface", "fa3_fwd").flash_attn_with_kvcache
+    library = load_module("fa3_fwd_interface", "fa3_fwd")
+    if case.prefill and not slots.kv_lens and hasattr(library, "flash_attn_func"):
+        return _whole_call(case, slots, library.flash_attn_func)
+    attend = library.flash_attn_with_kvcache
     options: dict[str, Any] = {"softmax_scale": case.head_dim**-0.5, "causal": case.causal, "num_splits": 0}
 
     def call(slot: int) -> torch.Tensor:
@@ -30,6 +33,19 @@ def _prepare(case: DecodeCase, slots: Slots) -> Call:
         lens = {"cache_seqlens": slots.kv_lens[slot]} if slots.kv_lens else {}
         pages = {"page_table": slots.table[slot]} if slots.table else {}
         out: torch.Tensor = attend(q, k, v, **lens, **pages, **options)
+        return out
+
+    return call
+
+
+def _whole_call(case: DecodeCase, slots: Slots, attend: Any) -> Call:
+    """Its entry for prefill, which has no cache; some versions return lse too."""
+
+    def call(slot: int) -> torch.Tensor:
+        found = attend(
+            slots.q[slot], slots.k[slot], slots.v[slot], softmax_scale=case.head_dim**-0.5, causal=case.causal
+        )
+        out: torch.Tensor = found[0] if isinstance(found, tuple) else found
         return out
 
     return call

@@ -41,10 +41,16 @@ class Pages:
 
 
 def flashinfer_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
-    """Three arms, the last two of which decode one query position; one arm with the reason if it cannot be imported."""
+    """Three arms, the last two of which decode one query position; of prefill two. One arm with the reason if it cannot
+    be imported."""
     fault = find_fault("flashinfer", PACKAGE)
     if fault is not None:
         return (PeerArm("FlashInfer", None, fault),)
+    if case.prefill:
+        return (
+            try_arm("FlashInfer fa2", lambda: _tensor_core_call(case, slots), slots),
+            try_arm("FlashInfer fa3", lambda: _prefill_call(case, slots, "fa3"), slots),
+        )
     return (
         try_arm("FlashInfer fa2", lambda: _tensor_core_call(case, slots), slots),
         try_arm("FlashInfer CUDA", lambda: _cuda_core_call(case, slots), slots),
@@ -76,13 +82,20 @@ def _tensor_core_call(case: DecodeCase, slots: Slots) -> Call:
     library = load_module("flashinfer", PACKAGE)
     pages = as_pages(case, slots, PAGE_SIZES)
     workspace = _workspace(slots)
-    if case.qo_len == 1:
+    if case.qo_len == 1 and not case.prefill:
         make = library.BatchDecodeWithPagedKVCacheWrapper
         return _wrapped_call(
             case, slots, pages, lambda: make(workspace, LAYOUT, use_tensor_cores=True, backend="fa2"), _plan_decode
         )
+    return _prefill_call(case, slots, "fa2")
+
+
+def _prefill_call(case: DecodeCase, slots: Slots, backend: str) -> Call:
+    library = load_module("flashinfer", PACKAGE)
+    pages = as_pages(case, slots, PAGE_SIZES)
+    workspace = _workspace(slots)
     prefill = library.BatchPrefillWithPagedKVCacheWrapper
-    return _wrapped_call(case, slots, pages, lambda: prefill(workspace, LAYOUT, backend="fa2"), _plan_prefill)
+    return _wrapped_call(case, slots, pages, lambda: prefill(workspace, LAYOUT, backend=backend), _plan_prefill)
 
 
 def _cuda_core_call(case: DecodeCase, slots: Slots) -> Call:

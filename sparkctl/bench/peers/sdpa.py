@@ -24,7 +24,8 @@ EFFICIENT = "SDPA efficient"
 def sdpa_arms(case: DecodeCase, slots: Slots) -> tuple[PeerArm, ...]:
     """One arm per backend that divides the keys among blocks."""
     return tuple(
-        _backend_arm(name, case, slots, partial(_grouped_call, slots, backend)) for name, backend in BACKENDS.items()
+        _backend_arm(name, case, slots, partial(_grouped_call, case, slots, backend))
+        for name, backend in BACKENDS.items()
     )
 
 
@@ -41,7 +42,7 @@ def _backend_arm(name: str, case: DecodeCase, slots: Slots, prepare: Callable[[]
             raise NotApplicableError("not applicable, it takes no page table")
         if case.kv_lens is not None:
             raise NotApplicableError("not applicable, it takes no lengths: a mask would have it read every padded key")
-        if case.causal and case.qo_len > 1:
+        if case.causal and case.qo_len not in (1, case.kv_len):
             raise NotApplicableError("its causal mask is aligned to the top left, not the bottom right")
         call = prepare()
         with warnings.catch_warnings(record=True) as said:
@@ -56,9 +57,10 @@ def _backend_arm(name: str, case: DecodeCase, slots: Slots, prepare: Callable[[]
     return try_arm(name, checked, slots)
 
 
-def _grouped_call(slots: Slots, backend: str) -> Call:
+def _grouped_call(case: DecodeCase, slots: Slots, backend: str) -> Call:
     """SDPA takes [batch, heads, len, head_dim]: views of the very same memory, no copies."""
     attend = _attention_with(backend)
+    options = {"is_causal": True} if case.causal and case.qo_len > 1 else {}
     views = [
         (q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         for q, k, v in zip(slots.q, slots.k, slots.v, strict=True)
@@ -66,7 +68,7 @@ def _grouped_call(slots: Slots, backend: str) -> Call:
 
     def call(slot: int) -> torch.Tensor:
         q, k, v = views[slot]
-        out: torch.Tensor = attend(q, k, v, enable_gqa=q.shape[1] != k.shape[1]).transpose(1, 2)
+        out: torch.Tensor = attend(q, k, v, enable_gqa=q.shape[1] != k.shape[1], **options).transpose(1, 2)
         return out
 
     return call
@@ -74,6 +76,8 @@ def _grouped_call(slots: Slots, backend: str) -> Call:
 
 def _folded_call(case: DecodeCase, slots: Slots) -> Call:
     """The query heads of a group as query positions of their kv head: a view, and K and V are read once a group."""
+    if case.causal and case.qo_len > 1:
+        raise NotApplicableError("its queries of a group have one position, which its causal mask does not know")
     if case.group > 1 and case.qo_len > 1:
         raise NotApplicableError("it has no groups of query heads, and those of several positions would be copied")
     attend = _attention_with("EFFICIENT_ATTENTION")

@@ -11,11 +11,11 @@ from types import ModuleType
 import pytest
 
 from sparkctl.bench.ab import Bits, Comparison
+from sparkctl.bench.arms import KernelCall
 from sparkctl.bench.axes import DecodeCase, Heads
 from sparkctl.bench.call_options import CallOptions
 from sparkctl.bench.results import Ceiling, Row, Sample, Series
 from sparkctl.bench.traffic import decode_traffic
-from sparkctl.ops.call import DecodeCall
 from sparkctl.runtime import Library
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "splits_rule.py"
@@ -47,7 +47,7 @@ class FakeSession:
         sm_count = 132
 
     def compare(
-        self, case: DecodeCase, arms: Sequence[tuple[str, DecodeCall]], options: Sequence[CallOptions] = ()
+        self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         rows = []
         for (label, call), time_us in zip(arms, (4.0, 3.0), strict=True):
