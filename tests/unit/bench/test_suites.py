@@ -136,6 +136,7 @@ def test_the_suites_of_the_project_are_these(registry: Registry) -> None:
     assert counts == {
         "decode": 15,
         "paged": 10,
+        "prefill": 6,
         "ragged": 4,
         "short": 5,
         "llama3-8b": 4,
