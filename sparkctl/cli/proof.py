@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 HELP = """Prove a change: tests, accuracy, registers and an interleaved benchmark of two arms.
 
+The arms are two values of an axis or a run-time flag, or with --vs another git revision and this tree.
+
 Prints the table for a pull request, and refuses while a part is missing or fails or sources differ from the
 commit. tok/s is attention only: batch / (layers × time of one call). Needs a CUDA device (docs/proof.md).
 
@@ -37,6 +39,7 @@ Examples:
   sparkctl proof --ab FAPIPE=0,1
   sparkctl proof attn_decode_split_kv_mma --ab stages=1,2 --markdown
   sparkctl proof --ab FAPIPE=0,1 --seq 4k,16k,64k --save fapipe
+  sparkctl proof attn_decode_split_kv_mma --vs HEAD~1
 
 \b
 Exit codes: 0 a gain, 1 no gain or a part fails, 2 wrong usage or a tree that
@@ -56,6 +59,9 @@ def proof(
     ab: Annotated[
         str | None,
         typer.Option("--ab", metavar="NAME=A,B", help="Before and after: an axis, num_splits or a run-time flag."),
+    ] = None,
+    vs: Annotated[
+        str | None, typer.Option("--vs", metavar="REV", help="Before: a git revision, built beside this tree.")
     ] = None,
     seq: Annotated[str, typer.Option("--seq", metavar="LIST", help="kv_len; sizes such as 4k,16k.")] = "4k,16k",
     batch: Annotated[str, typer.Option("--batch", metavar="LIST", help="Sequences in a call.")] = "1,8",
@@ -88,20 +94,27 @@ def proof(
     from sparkctl.bench.record import result_path, save_record
     from sparkctl.registry import parse_sets
     from sparkctl.render.console import print_json, stderr_console, stdout_console
-    from sparkctl.render.proof import interrupted_line, proof_markdown, proof_record, show_proof
+    from sparkctl.render.proof import interrupted_line, proof_markdown, show_proof
     from sparkctl.render.proof_progress import ProofProgress
+    from sparkctl.render.proof_record import proof_record
     from sparkctl.toolchain import find_toolchain
     from sparkctl.workflows.bench_ab import parse_ab
+    from sparkctl.workflows.bench_vs import parse_revision
     from sparkctl.workflows.proof import find_proof_device, run_proof
     from sparkctl.workflows.proof_plan import ProofRequest
 
     if json and markdown:
         raise UsageError("--json and --markdown exclude each other", hint="choose one")
-    if ab is None:
-        raise UsageError("nothing to hold against each other", hint="before and after: --ab FAPIPE=0,1")
+    if ab is not None and vs is not None:
+        raise UsageError("--ab and --vs exclude each other", hint="arms differ in one thing: two runs")
     cli = cli_context(ctx)
     registry = load_project(cli)
-    parsed = parse_ab(registry, ab)
+    if vs is not None:
+        parsed = parse_revision(registry, vs).ab
+    elif ab is not None:
+        parsed = parse_ab(registry, ab)
+    else:
+        raise UsageError("nothing to hold against each other", hint="before and after: --ab FAPIPE=0,1, or --vs HEAD~1")
     given = parse_sets(registry, sets or ())
     flags = runtime_flags(registry, given, without=parsed.name)
     axes = parse_where(where)
@@ -109,7 +122,8 @@ def proof(
         if axis in axes:
             raise UsageError(f"--where {axis}=…: the cases decide it", hint=f"use {option}")
     dim, kind = one_number(head_dim, "--head-dim", 128), one_dtype(dtype, "bf16")
-    words = [*(kernels or ()), "--ab", ab, "--seq", seq, "--batch", batch, "--heads", heads]
+    arms = ["--vs", vs] if vs is not None else ["--ab", ab or ""]
+    words = [*(kernels or ()), *arms, "--seq", seq, "--batch", batch, "--heads", heads]
     words += ["--head-dim", str(dim), "--dtype", kind]
     words += ["--page-size", page_size] if page_size is not None else []
     words += [word for name, values in axes.items() for word in ("--where", f"{name}={','.join(values)}")]
@@ -129,6 +143,7 @@ def proof(
         full=full,
         layers=layers,
         tokens=tokens,
+        vs=vs,
         command=shlex.join(["sparkctl", "proof", *words]),
     )
     if save is not None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from sparkctl.bench.ab import Comparison, group_comparisons
-from sparkctl.bench.record import run_record
 from sparkctl.render.accuracy import HEADERS as ACCURACY_HEADERS
-from sparkctl.render.accuracy import accuracy_json, bar_line, bits_lines, report_lines
+from sparkctl.render.accuracy import bar_line, bits_lines, report_lines
 from sparkctl.render.bench import (
     WIDE,
     aligned_table,
@@ -139,10 +137,10 @@ def _rates(proof: Proof, one: Comparison) -> list[str]:
     times = (one.base.series.median_us, one.other.series.median_us)
     layers, batch = proof.request.layers, one.other.case.batch
     rates = [f"{tokens_per_second(batch, layers, time):.0f}" for time in times]
-    return [*rates, *(format_us(_decode_ms(proof, time)) for time in times)]
+    return [*rates, *(format_us(decode_ms(proof, time)) for time in times)]
 
 
-def _decode_ms(proof: Proof, time_us: float) -> float:
+def decode_ms(proof: Proof, time_us: float) -> float:
     """Of `tokens` steps of the whole batch."""
     return proof.request.layers * proof.request.tokens * time_us * 1e-3
 
@@ -173,13 +171,15 @@ def rate_line(proof: Proof) -> str:
 
 def notes(proof: Proof) -> Iterator[str]:
     """What a reader must know to trust or doubt a row."""
+    if proof.baseline is not None:
+        yield f"{proof.plan.before.label} is {proof.baseline.label}; tests are of this tree."
     for row in proof.run.rows:
         yield from sampling_notes(row)
 
 
 def parts_cells(proof: Proof) -> list[tuple[str, Cells]]:
     """Tests, registers and accuracy: a title and a table each."""
-    plan, registers = proof.tests.plan, proof.registers
+    plan, registers = proof.tests.plan, proof.registers[1]
     return [
         (f"tests, {plan.backend}, {plan.device}, {plan.grid} cases", tests_cells(proof)),
         (f"registers, {registers.archs[0].name}, {registers.compiler}", register_cells(proof)),
@@ -204,7 +204,7 @@ def tests_cells(proof: Proof) -> Cells:
     counts = arm_tests(proof.plan, proof.tests)
     lines = [
         [arm.label, f"{tests.passed} of {tests.planned} cases passed{_skipped(tests.planned - tests.run)}"]
-        for arm, tests in zip(proof.plan.arms, counts, strict=True)
+        for arm, tests in zip(proof.plan.tested, counts, strict=True)
     ]
     return [["arm", "tests"], *lines]
 
@@ -217,9 +217,9 @@ def register_cells(proof: Proof) -> Cells:
     header = ["arm", "variant", *("\n".join(column.header) for column in REGISTER_COLUMNS)]
     lines = [
         [arm.label, row.name, *(column.cell(row).replace("!", "") for column in REGISTER_COLUMNS)]
-        for arm in proof.plan.arms
+        for arm, registers in zip(proof.plan.arms, proof.registers, strict=True)
         for name in arm.variants
-        for row in rows_of(proof.registers, name)
+        for row in rows_of(registers, name)
     ]
     return [header, *lines]
 
@@ -249,91 +249,6 @@ def proof_markdown(proof: Proof) -> str:
     facts += [f"{label}: {text}" for label, text in environment_lines(proof.run)]
     facts.append(f"repeat: `{proof.request.command}`")
     return "\n".join([*blocks, *(f"- {fact}" for fact in facts), "", *(f"**{line}**" for line in verdict_lines(proof))])
-
-
-def proof_record(proof: Proof) -> dict[str, Any]:
-    """What --json prints and --save keeps: every part, the run with every sample."""
-    request, counts = proof.request, arm_tests(proof.plan, proof.tests)
-    return {
-        "kind": "proof",
-        "command": request.command,
-        "gain": proof.gain.proved,
-        "reasons": list(proof.gain.reasons),
-        "commit": proof.stamp.commit,
-        "dirty": proof.stamp.dirty,
-        "rate": {
-            "what": "attention only: batch / (layers × time of one attention call)",
-            "layers": request.layers,
-            "tokens": request.tokens,
-        },
-        "cases": [_comparison_record(proof, one) for one in proof.run.comparisons],
-        "tests": {
-            "backend": proof.tests.plan.backend,
-            "device": proof.tests.plan.device,
-            "grid": proof.tests.plan.grid,
-            "arms": [
-                {
-                    "label": arm.label,
-                    "variants": list(arm.variants),
-                    "cases": tests.planned,
-                    "run": tests.run,
-                    "passed": tests.passed,
-                }
-                for arm, tests in zip(proof.plan.arms, counts, strict=True)
-            ],
-        },
-        "registers": _registers_record(proof),
-        "register_changes": [
-            {"name": change.name, "verdict": change.verdict, "differences": [asdict(d) for d in change.differences]}
-            for change in register_changes(proof.plan, proof.registers)
-        ],
-        "accuracy": accuracy_json(proof.accuracy),
-        "run": run_record(proof.run),
-    }
-
-
-def _comparison_record(proof: Proof, one: Comparison) -> dict[str, Any]:
-    case, times = one.other.case, (one.base.series.median_us, one.other.series.median_us)
-    rates = [tokens_per_second(case.batch, proof.request.layers, time) for time in times]
-    return {
-        "kernel": one.other.kernel,
-        "batch": case.batch,
-        "kv_len": case.kv_len,
-        "heads": str(case.heads),
-        "before_us": times[0],
-        "after_us": times[1],
-        "ratio": one.ratio,
-        "ratio_low": one.interval.low,
-        "ratio_high": one.interval.high,
-        "verdict": one.verdict,
-        "before_tokens_per_s": rates[0],
-        "after_tokens_per_s": rates[1],
-        "before_decode_ms": _decode_ms(proof, times[0]),
-        "after_decode_ms": _decode_ms(proof, times[1]),
-        "bits_equal": one.bits.equal,
-    }
-
-
-def _registers_record(proof: Proof) -> list[dict[str, Any]]:
-    return [
-        {
-            "arm": arm.label,
-            "variant": row.name,
-            "arch": row.arch.name,
-            "registers": row.registers,
-            "spill_store_bytes": row.usage.spill_store_bytes,
-            "spill_load_bytes": row.usage.spill_load_bytes,
-            "static_smem_bytes": row.static_smem_bytes,
-            "dynamic_smem_bytes": row.dynamic_smem_bytes,
-            "blocks_per_sm": row.occupancy.blocks_per_sm if row.occupancy else None,
-            "warps_per_sm": row.occupancy.warps_per_sm if row.occupancy else None,
-            "occupancy_percent": row.occupancy.percent if row.occupancy else None,
-            "limiters": list(row.occupancy.limiters) if row.occupancy else None,
-        }
-        for arm in proof.plan.arms
-        for name in arm.variants
-        for row in rows_of(proof.registers, name)
-    ]
 
 
 def interrupted_line(finished: Sequence[Part], at: str | None) -> str:

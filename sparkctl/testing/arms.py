@@ -27,6 +27,7 @@ class AttentionArm:
     variant: str | None = None
     num_splits: int | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
+    library: str = ""  # the label of a library of its own; empty: the one of all
 
     @property
     def is_decode(self) -> bool:

@@ -16,7 +16,7 @@ from sparkctl.build import Progress, ensure_built, with_combines
 from sparkctl.errors import UsageError
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry import Registry
-from sparkctl.runtime import load_library
+from sparkctl.runtime import Library, load_library
 from sparkctl.runtime.manifest import Backend
 from sparkctl.testing.arms import AttentionArm, Bench, attend
 from sparkctl.testing.local_model import LocalModel
@@ -93,8 +93,12 @@ def run_accuracy(
     at_arm: Callable[[int, int, str], None] = lambda number, total, label: None,
     progress: Progress | None = None,
     environ: Mapping[str, str] = os.environ,
+    others: Mapping[str, Library] | None = None,
 ) -> AccuracyReport:
-    """Builds what is missing, runs every arm. UsageError where nothing asked for is an attention kernel."""
+    """Builds what is missing, runs every arm. UsageError where nothing asked for is an attention kernel.
+
+    `others` are the libraries of arms, by label, that have their own.
+    """
     try:
         plan = plan_accuracy(registry, request, arch)
     except UsageError as error:
@@ -116,7 +120,10 @@ def run_accuracy(
     library = load_library(folder)
     if backend == "emulator":
         library.configure_emulator()
-    bench = Bench(library, "emulator" if backend == "emulator" else "auto", PAGE_SIZE)
+    benches = {
+        label: Bench(one, "emulator" if backend == "emulator" else "auto", PAGE_SIZE)
+        for label, one in {"": library, **(others or {})}.items()
+    }
     judges: dict[bool, Judge] = {}
     reports: list[ArmReport] = []
     total = sum(len(group) for group in plan.groups)
@@ -128,6 +135,7 @@ def run_accuracy(
                 at_arm(len(reports) + 1, total, arm.label)
                 if arm.is_decode not in judges:
                     judges[arm.is_decode] = Judge(request, arm.is_decode, on, answers)
+                bench = benches.get(arm.library, benches[""])
                 judge, attention = judges[arm.is_decode], functools.partial(attend, arm, bench)
                 outputs = run_problems(judge.problems, attention)
                 bits = None if first is None else count_differences(first, outputs)

@@ -15,7 +15,7 @@ from sparkctl.registry import Registry, Variant, select_variants
 from sparkctl.testing.arms import AttentionArm, Operator
 from sparkctl.testing.model_folder import ModelFacts
 from sparkctl.testing.stack import StackShape
-from sparkctl.workflows.bench_ab import NUM_SPLITS, plan_arms
+from sparkctl.workflows.bench_ab import NUM_SPLITS, REVISION, plan_arms
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm, described
 
 HEADS = Heads(8, 2)
@@ -158,7 +158,9 @@ def _case(request: AccuracyRequest, operator: str) -> DecodeCase:
 
 
 def _arm_from(arm: PlannedArm, operator: Operator, ab: Ab) -> AttentionArm:
-    name = arm.variant.partition(".")[0] if arm.variant else arm.kernel
+    name = arm.variant or arm.kernel
+    if ab.name != REVISION:
+        name = name.partition(".")[0]
     paged = operator == "paged_decode"
     return AttentionArm(
         f"{name}{', pages' if paged else ''}, {arm.label}",
@@ -168,4 +170,5 @@ def _arm_from(arm: PlannedArm, operator: Operator, ab: Ab) -> AttentionArm:
         variant=arm.variant,
         num_splits=arm.num_splits if ab.name == NUM_SPLITS else AB_SPLITS,
         flags=arm.flags,
+        library=arm.label if ab.name == REVISION else "",
     )

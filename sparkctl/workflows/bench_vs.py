@@ -28,6 +28,8 @@ HERE = "this tree"
 SHORT = 8  # digits of a commit: with more a table of 80 columns breaks them
 _NO_SUCH = "a commit, branch or tag, or the folder of a built library: --vs HEAD~1, --vs build/cuda-sm_90-release"
 
+_A_REVISION = "a commit, branch or tag: --vs HEAD~1"
+
 # The libraries of a plan's arms by their labels; an arm that is not among them runs from this tree's.
 OpenLibraries = Callable[
     [Registry, BenchRequest, BenchPlan, Arch, Progress | None],
@@ -66,6 +68,20 @@ def parse_vs(registry: Registry, name: str) -> Vs:
         raise UsageError(
             error.message.replace("revision or saved report", "revision or library"), hint=_NO_SUCH
         ) from error
+
+
+def parse_revision(registry: Registry, name: str) -> Vs:
+    """A git revision alone: of a built library the sources and registers are not known. UsageError for all else."""
+    folder = Path(name).expanduser()
+    if (folder / MANIFEST_NAME).is_file() or folder.suffix == ".so":
+        raise UsageError(
+            f"--vs {name}: a library, whose sources and registers are not known",
+            hint=f"{_A_REVISION}; sparkctl bench --vs takes a library",
+        )
+    try:
+        return Vs(name, commit=find_commit(registry.root, name))
+    except UsageError as error:
+        raise UsageError(error.message.replace("revision or saved report", "revision"), hint=_A_REVISION) from error
 
 
 def _read(name: str, folder: Path) -> None:

@@ -14,14 +14,17 @@ from sparkctl.bench.results import Run, Stamp
 from sparkctl.build import Progress
 from sparkctl.errors import MissingTool, SparkctlError, UsageError, WorkFailed
 from sparkctl.registry import Registry
+from sparkctl.runtime import Library
 from sparkctl.runtime.manifest import Backend
 from sparkctl.toolchain import Toolchain, find_devices
 from sparkctl.workflows.accuracy import AccuracyReport, run_accuracy
 from sparkctl.workflows.bench import OpenBench, run_bench
+from sparkctl.workflows.bench_vs import open_arm_libraries
 from sparkctl.workflows.proof_gate import (
     Gain,
     Part,
     Refusal,
+    RegsPair,
     accuracy_command,
     bench_command,
     judge_gain,
@@ -33,8 +36,9 @@ from sparkctl.workflows.proof_gate import (
 )
 from sparkctl.workflows.proof_plan import ProofPlan, ProofRequest, plan_proof
 from sparkctl.workflows.regs import report_regs
-from sparkctl.workflows.regs_model import RegsReport
+from sparkctl.workflows.regs_vs import Selected, report_revision
 from sparkctl.workflows.rerun import conditions
+from sparkctl.workflows.revision import Revision, open_revision
 from sparkctl.workflows.stamp import read_stamp
 from sparkctl.workflows.suite import SuiteReport, Watcher
 from sparkctl.workflows.test import plan_suite, run_suite
@@ -58,9 +62,10 @@ class Proof:
     stamp: Stamp
     tests: SuiteReport
     accuracy: AccuracyReport
-    registers: RegsReport
+    registers: RegsPair
     run: Run
     gain: Gain
+    baseline: Revision | None = None  # whose library is the first arm
 
 
 class ProofWatcher(Protocol):
@@ -116,9 +121,11 @@ def run_proof(
     """
     plan = plan_proof(registry, request, device.arch, device.backend)
     stamp = check_tree(registry)
+    baseline = None if request.vs is None else open_revision(registry, request.vs, environ)
+    others = _baseline_libraries(registry, plan, device, watcher)
     tests = _tests(registry, plan, watcher, environ)
-    accuracy = _accuracy(registry, plan, device, watcher, environ)
-    registers = _registers(registry, plan, device, toolchain, watcher, environ)
+    accuracy = _accuracy(registry, plan, device, watcher, environ, others)
+    registers = _registers(registry, plan, baseline, device, toolchain, watcher, environ)
     raise_refusals(
         [
             *refuse_tests(plan, tests),
@@ -134,11 +141,12 @@ def run_proof(
             build_progress=watcher.build,
             find_arch=lambda: device.arch,
             open_bench=open_bench,
+            open_others=lambda *_: others,
         )
         if run.interrupted:
             raise KeyboardInterrupt
     raise_refusals([*refuse_benchmark(plan, run, stamp)])
-    return Proof(request, plan, stamp, tests, accuracy, registers, run, judge_gain(run.comparisons))
+    return Proof(request, plan, stamp, tests, accuracy, registers, run, judge_gain(run.comparisons), baseline)
 
 
 def _tests(registry: Registry, plan: ProofPlan, watcher: ProofWatcher, environ: Mapping[str, str]) -> SuiteReport:
@@ -148,8 +156,23 @@ def _tests(registry: Registry, plan: ProofPlan, watcher: ProofWatcher, environ: 
         return run_suite(registry, suite, plan.suite, watcher=watcher.suite, progress=watcher.build, environ=environ)
 
 
+def _baseline_libraries(
+    registry: Registry, plan: ProofPlan, device: ProofDevice, watcher: ProofWatcher
+) -> Mapping[str, Library]:
+    """Of the first arm, where it is another revision: ahead of all else, since it may not build."""
+    try:
+        return open_arm_libraries(registry, plan.bench, plan.built, device.arch, watcher.build)
+    except SparkctlError as error:
+        raise type(error)(f"no proof: {error.message}", hint=error.hint) from error
+
+
 def _accuracy(
-    registry: Registry, plan: ProofPlan, device: ProofDevice, watcher: ProofWatcher, environ: Mapping[str, str]
+    registry: Registry,
+    plan: ProofPlan,
+    device: ProofDevice,
+    watcher: ProofWatcher,
+    environ: Mapping[str, str],
+    others: Mapping[str, Library],
 ) -> AccuracyReport:
     with _part("accuracy", watcher, accuracy_command(plan)):
         return run_accuracy(
@@ -161,19 +184,22 @@ def _accuracy(
             at_arm=watcher.case,
             progress=watcher.build,
             environ=environ,
+            others=others,
         )
 
 
 def _registers(
     registry: Registry,
     plan: ProofPlan,
+    baseline: Revision | None,
     device: ProofDevice,
     toolchain: Toolchain,
     watcher: ProofWatcher,
     environ: Mapping[str, str],
-) -> RegsReport:
-    with _part("registers", watcher, " ".join(["sparkctl regs", *plan.variants])):
-        return report_regs(
+) -> RegsPair:
+    vs = [] if plan.bench.vs is None else ["--vs", plan.bench.vs]
+    with _part("registers", watcher, " ".join(["sparkctl regs", *plan.variants, *vs])):
+        report = report_regs(
             registry,
             plan.variants,
             archs=[device.arch],
@@ -183,6 +209,15 @@ def _registers(
             environ=environ,
             progress=watcher.build,
         )
+        if baseline is None:
+            return report, report
+        selected = Selected(plan.variants, [device.arch], {}, plan.suite.profile, plan.suite.sets)
+        before, notes = report_revision(
+            baseline, selected, toolchain=toolchain, environ=environ, progress=watcher.build
+        )
+        if before is None:
+            raise UsageError("; ".join(notes), hint="name a later revision")
+        return before, report
 
 
 @contextlib.contextmanager

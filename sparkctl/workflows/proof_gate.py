@@ -12,6 +12,7 @@ from sparkctl.bench.results import Run, Stamp
 from sparkctl.resources import Change
 from sparkctl.workflows.accuracy import AccuracyReport, reasons
 from sparkctl.workflows.bench import find_faults
+from sparkctl.workflows.bench_ab import REVISION
 from sparkctl.workflows.proof_plan import ProofPlan
 from sparkctl.workflows.regs_model import KernelReport, RegsReport
 from sparkctl.workflows.regs_vs import row_numbers
@@ -20,6 +21,7 @@ from sparkctl.workflows.suite import SuiteReport
 
 Part = Literal["tree", "tests", "accuracy", "registers", "benchmark"]
 PARTS: tuple[Part, ...] = ("tests", "accuracy", "registers", "benchmark")  # in the order run
+RegsPair = tuple[RegsReport, RegsReport]  # before and after: one report twice where one build has both arms
 GUARD = SAME_WITHIN  # a case that is slower by this much spoils every gain
 
 
@@ -71,7 +73,7 @@ def refuse_tree(stamp: Stamp) -> Refusal | None:
 def refuse_tests(plan: ProofPlan, report: SuiteReport) -> Iterator[Refusal]:
     """Every arm has cases, all that ran passed, and the device outlived them."""
     command = repeat_command(report)
-    for arm, tests in zip(plan.arms, arm_tests(plan, report), strict=True):
+    for arm, tests in zip(plan.tested, arm_tests(plan, report), strict=True):
         if tests.failed:
             yield Refusal("tests", f"{arm.label}: {tests.failed} of {tests.run} cases failed", command)
         elif not tests.run:
@@ -80,8 +82,8 @@ def refuse_tests(plan: ProofPlan, report: SuiteReport) -> Iterator[Refusal]:
         yield Refusal("tests", f"the device was lost ahead of {', '.join(report.not_run)}", command)
 
 
-def arm_tests(plan: ProofPlan, report: SuiteReport) -> tuple[ArmTests, ArmTests]:
-    """Before and after; a variant of both counts for both."""
+def arm_tests(plan: ProofPlan, report: SuiteReport) -> tuple[ArmTests, ...]:
+    """Of the arms that are tested; a variant of both counts for both."""
 
     def count(names: Sequence[str]) -> ArmTests:
         results = [result for result in report.results if result.variant.name in names]
@@ -91,14 +93,16 @@ def arm_tests(plan: ProofPlan, report: SuiteReport) -> tuple[ArmTests, ArmTests]
             sum(len(result.failures) for result in results),
         )
 
-    return count(plan.before.variants), count(plan.after.variants)
+    return tuple(count(arm.variants) for arm in plan.tested)
 
 
 def refuse_accuracy(plan: ProofPlan, report: AccuracyReport, command: str) -> Iterator[Refusal]:
     """Both arms are judged, against fp64 and each other, and pass."""
     for judged_arm in report.arms:
         for reason in reasons(judged_arm):
-            yield Refusal("accuracy", f"{judged_arm.arm.label}: {reason}", command)
+            elsewhere = plan.bench.vs is not None and judged_arm.arm.label.endswith(plan.before.label)
+            repair = "name a revision that passes" if elsewhere else command
+            yield Refusal("accuracy", f"{judged_arm.arm.label}: {reason}", repair)
     for kernel in plan.kernels:
         judged = [each.arm.label for each in report.arms if each.arm.label.startswith((f"{kernel},", f"{kernel}."))]
         for arm in plan.arms:
@@ -110,7 +114,8 @@ def accuracy_command(plan: ProofPlan) -> str:
     """Repeats the part."""
     request = plan.accuracy
     words = ["sparkctl", "accuracy", *request.patterns]
-    words += ["--ab", f"{request.ab.name}={','.join(request.ab.values)}"] if request.ab else []
+    if request.ab is not None and request.ab.name != REVISION:
+        words += ["--ab", f"{request.ab.name}={','.join(request.ab.values)}"]
     words += [word for name, values in request.where.items() for word in ("--where", f"{name}={','.join(values)}")]
     words += ["--head-dim", str(request.head_dim), "--dtype", request.dtype, "--profile", request.profile]
     given = {**request.sets, **request.flags}
@@ -118,13 +123,18 @@ def accuracy_command(plan: ProofPlan) -> str:
     return shlex.join(words)
 
 
-def refuse_registers(plan: ProofPlan, report: RegsReport) -> Iterator[Refusal]:
+def refuse_registers(plan: ProofPlan, reports: RegsPair) -> Iterator[Refusal]:
     """Every variant has its numbers."""
-    for name in plan.variants:
-        if not rows_of(report, name):
-            arch = report.archs[0].name
-            command = shlex.join(["sparkctl", "regs", name, "--arch", arch, "--profile", plan.suite.profile])
-            yield Refusal("registers", f"{name} has none on {arch}", command)
+    found: list[Refusal] = []
+    for arm, report in zip(plan.arms, reports, strict=True):
+        arch = report.archs[0].name
+        for name in arm.variants:
+            if not rows_of(report, name):
+                words = ["sparkctl", "regs", name, "--arch", arch, "--profile", plan.suite.profile]
+                words += ["--vs", plan.bench.vs] if plan.bench.vs is not None else []
+                what = f"{name} has none on {arch}" + (f", {arm.label}" if plan.bench.vs is not None else "")
+                found.append(Refusal("registers", what, shlex.join(words)))
+    yield from dict.fromkeys(found)
 
 
 def rows_of(report: RegsReport, variant: str) -> list[KernelReport]:
@@ -132,13 +142,14 @@ def rows_of(report: RegsReport, variant: str) -> list[KernelReport]:
     return [row for row in report.rows if row.variant is not None and row.variant.name == variant]
 
 
-def register_changes(plan: ProofPlan, report: RegsReport) -> list[Change]:
-    """What the later arm costs, pair by pair; nothing for pairs that are one variant."""
+def register_changes(plan: ProofPlan, reports: RegsPair) -> list[Change]:
+    """What the later arm costs, pair by pair; nothing for pairs that are one variant of one build."""
+    old, new = reports
     return [
-        Change(f"{first} → {second}", after.arch.name, row_numbers(before), row_numbers(after))
+        Change(first if first == second else f"{first} → {second}", after.arch.name, *map(row_numbers, (before, after)))
         for first, second in plan.pairs
-        if first != second
-        for before, after in zip(rows_of(report, first), rows_of(report, second), strict=False)
+        if first != second or plan.bench.vs is not None
+        for before, after in zip(rows_of(old, first), rows_of(new, second), strict=False)
     ]
 
 
@@ -171,6 +182,8 @@ def bench_command(plan: ProofPlan) -> str:
     """Times the same arms alone; what narrows the cases is in the proof's own command."""
     ab = plan.bench.ab
     words = ["sparkctl", "bench", *(plan.bench.patterns or plan.kernels)]
+    if plan.bench.vs is not None:
+        return shlex.join([*words, "--vs", plan.bench.vs])
     return shlex.join([*words, *(["--ab", f"{ab.name}={','.join(ab.values)}"] if ab else [])])
 
 

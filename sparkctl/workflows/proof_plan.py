@@ -15,7 +15,7 @@ from sparkctl.ops.plan import choose_variant
 from sparkctl.registry import Registry, Variant
 from sparkctl.runtime.manifest import Backend
 from sparkctl.workflows.accuracy_plan import AccuracyRequest
-from sparkctl.workflows.bench_plan import Job, plan_bench
+from sparkctl.workflows.bench_plan import BenchPlan, Job, plan_bench
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm, described
 from sparkctl.workflows.suite import SuiteOptions
 
@@ -39,6 +39,7 @@ class ProofRequest:
     full: bool = False  # the larger set of test cases
     layers: int = LAYERS
     tokens: int = TOKENS
+    vs: str | None = None  # a git revision, which is the first arm; `ab` then holds the arms' names
     command: str = "sparkctl proof"
 
 
@@ -60,12 +61,18 @@ class ProofPlan:
     suite: SuiteOptions
     accuracy: AccuracyRequest
     bench: BenchRequest
+    built: BenchPlan  # what the benchmark's libraries hold
     timed: tuple[tuple[str, DecodeCase], ...]  # kernel and case of each comparison
     pairs: tuple[tuple[str, str], ...]  # the variants that are held against each other, each pair once
 
     @property
     def arms(self) -> tuple[ArmSubject, ArmSubject]:
         return self.before, self.after
+
+    @property
+    def tested(self) -> tuple[ArmSubject, ...]:
+        """Those whose cases run: of another revision none, its tests are its own."""
+        return self.arms if self.bench.vs is None else (self.after,)
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -95,6 +102,7 @@ def plan_proof(registry: Registry, request: ProofRequest, arch: Arch, backend: B
         flags=request.flags,
         pages_given=request.pages_given,
         ab=request.ab,
+        vs=request.vs,
         command=request.command,
     )
     planned = plan_bench(registry, bench, arch)
@@ -115,7 +123,7 @@ def plan_proof(registry: Registry, request: ProofRequest, arch: Arch, backend: B
     )
     case = request.cases[0]
     accuracy = AccuracyRequest(
-        patterns=kernels,
+        patterns=kernels if request.vs is None else suite.patterns,
         where=request.where,
         head_dim=case.head_dim,
         dtype=case.dtype,
@@ -125,7 +133,7 @@ def plan_proof(registry: Registry, request: ProofRequest, arch: Arch, backend: B
         ab=request.ab,
     )
     timed = tuple((second.partition(".")[0], case) for case, (_, second) in ran)
-    return ProofPlan(before, after, kernels, suite, accuracy, bench, timed, pairs)
+    return ProofPlan(before, after, kernels, suite, accuracy, bench, planned, timed, pairs)
 
 
 def pair_of(job: Job, variants: Sequence[Variant]) -> tuple[str, str]:

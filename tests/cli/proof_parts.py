@@ -32,7 +32,10 @@ from sparkctl.workflows import test as testing
 from sparkctl.workflows.accuracy import AccuracyReport, ArmReport
 from sparkctl.workflows.accuracy_plan import AccuracyRequest, plan_accuracy
 from sparkctl.workflows.bench_plan import BenchPlan
+from sparkctl.workflows.bench_request import BenchRequest
 from sparkctl.workflows.regs_model import RegsReport, report_kernel, subject_of
+from sparkctl.workflows.regs_vs import Selected
+from sparkctl.workflows.revision import Revision
 from sparkctl.workflows.suite import SuiteOptions, SuitePlan, SuiteReport
 
 H200 = Device(0, "NVIDIA H200", Arch(9, 0), 132, 150_000_000_000, "580.95.05")
@@ -48,6 +51,7 @@ FACTS = DeviceFacts(
     python="3.12.3",
     clocks_missing=None,
 )
+COMMIT = "fedcba98765432100123456789abcdef01234567"  # what every revision stands for
 CLEAN = Stamp("0123456789ab", False)
 GOOD = Precision(0.00164, 0.0031, 0.41)
 SCORE = LogitScore(96, 0.9896, 0.000188, 0.00118)
@@ -77,8 +81,12 @@ class FakeParts:
         self.bits = Bits(0, 4096, 0.0)
         self.interrupt_in: str | None = None
         self.drop_case: Callable[[DecodeCase], bool] = lambda case: False
+        self.without_registers_before: set[str] = set()  # variants of the revision that --vs names
         self.broken: dict[str, SparkctlError] = {}  # label of a case -> what comparing it raises
         self.ran: list[str] = []
+        self.accuracy_libraries: Mapping[str, Library] = {}  # of arms that have their own
+        self.timed_libraries: Mapping[str, Library] = {}  # of every arm, in the last case
+        self.opened: Mapping[str, Library] = {}
 
     def stamp(self, root: Path) -> Stamp:
         return self.stamps.pop(0) if len(self.stamps) > 1 else self.stamps[0]
@@ -100,6 +108,7 @@ class FakeParts:
 
     def run_accuracy(self, registry: Registry, request: AccuracyRequest, **rest: Any) -> AccuracyReport:
         self._begin("accuracy")
+        self.accuracy_libraries = rest["others"]
         arms = []
         for group in plan_accuracy(registry, request, rest["arch"]).groups:
             for number, arm in enumerate(group):
@@ -120,8 +129,34 @@ class FakeParts:
                 rows.append(report_kernel(subject_of(variant), arch, usage, (), Path("log")))
         return RegsReport("nvcc 13.0.88", "release", {}, (arch,), tuple(rows), ())
 
+    def report_revision(
+        self, revision: Revision, selected: Selected, **rest: Any
+    ) -> tuple[RegsReport, tuple[str, ...]]:
+        """Eight registers more than here."""
+        rows = []
+        here = self.report_regs(revision.registry, selected.patterns, archs=selected.archs)
+        self.ran.pop()
+        for variant in select_variants(revision.registry, selected.patterns):
+            registers = 72 + 8 * int(dict(variant.values).get("stages", 0))
+            usage = ResourceUsage("f", "f()", "sm_90", "entry", registers, 0, 0, 0, 0, 640, 1, 0)
+            if variant.name not in self.without_registers_before:
+                rows.append(report_kernel(subject_of(variant), selected.archs[0], usage, (), Path("log")))
+        return replace(here, rows=tuple(rows)), ()
+
+    def open_others(
+        self, registry: Registry, request: BenchRequest, plan: BenchPlan, arch: Arch, progress: object
+    ) -> dict[str, Library]:
+        if request.vs is None or request.ab is None:
+            return {}
+        self._begin("baseline")
+        self.opened = {request.ab.labels[0]: self._library(registry, plan, arch)}
+        return self.opened
+
     def open_bench(self, registry: Registry, request: object, plan: BenchPlan, arch: Arch, progress: object) -> Any:
         self._begin("benchmark")
+        return self._library(registry, plan, arch), self
+
+    def _library(self, registry: Registry, plan: BenchPlan, arch: Arch) -> Library:
         built = tuple(
             BuiltVariant(
                 name=v.name,
@@ -139,7 +174,7 @@ class FakeParts:
         )
         flags = runtime_flags_of(registry, arch, "release")
         manifest = Manifest("libsparkctl.so", "cuda", "sm_90", "release", {}, "d1", "nvcc 13.0.88", built, flags)
-        return Library(Path("build"), manifest, None, {v.name: i for i, v in enumerate(built)}), self
+        return Library(Path("build"), manifest, None, {v.name: i for i, v in enumerate(built)})
 
     def measure(self, case: DecodeCase, calls: Sequence[KernelCall]) -> tuple[Row, ...]:
         raise AssertionError("a proof compares")
@@ -152,6 +187,7 @@ class FakeParts:
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]:
         if self.interrupt_in == case.label:
             raise KeyboardInterrupt
+        self.timed_libraries = {label: call.library for label, call in arms}
         if case.label in self.broken:
             raise self.broken[case.label]
         before_us = decode_traffic(case).bytes / 2.2e6 + 4
@@ -184,6 +220,11 @@ def prove_with(parts: FakeParts, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(proof, "run_suite", parts.run_suite)
     monkeypatch.setattr(proof, "run_accuracy", parts.run_accuracy)
     monkeypatch.setattr(proof, "report_regs", parts.report_regs)
+    monkeypatch.setattr(proof, "report_revision", parts.report_revision)
+    monkeypatch.setattr(proof, "open_arm_libraries", parts.open_others)
+    monkeypatch.setattr(
+        proof, "open_revision", lambda registry, name, _: Revision(name, COMMIT, registry, Path("build"))
+    )
     monkeypatch.setattr(bench, "open_cuda_bench", parts.open_bench)
 
     def call(*words: str, columns: int | None = 80, environ: Mapping[str, str] | None = None) -> Screen:

@@ -491,7 +491,7 @@ def test_saving_keeps_what_json_prints_also_of_a_non_gain(prove: Prove, parts: F
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "error: nothing to hold against each other\nhint: before and after: --ab FAPIPE=0,1\n"),
+        ([], "error: nothing to hold against each other\nhint: before and after: --ab FAPIPE=0,1, or --vs HEAD~1\n"),
         (["--ab", "stages=1,2,4"], "error: --ab stages=1,2,4: a proof holds two values\n"),
         (["--ab", "FAPIPE=0"], "error: --ab FAPIPE=0: one value has nothing to be held against\n"),
         ([*FAPIPE, "attn_combine"], "error: bench has no cases for attn_combine\n"),
