@@ -92,7 +92,7 @@ class LazyGroup(TyperGroup):
             if ctx.resilient_parsing:
                 return None, None, args[1:]
             raise _unknown_command(args[0], self.list_commands(ctx))
-        return args[0], _load_command(args[0]), args[1:]
+        return args[0], load_command(args[0]), args[1:]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -148,7 +148,7 @@ def hoist_globals(args: Sequence[str]) -> list[str]:
 
 
 def _run(args: list[str]) -> int:
-    group = _root()
+    group = root_command()
     if COMPLETION_VARIABLE in os.environ:
         group.main(args, prog_name=PROGRAM)
     if not [word for word in args if word not in ("--help", "-h", *GLOBAL_FLAGS)]:
@@ -161,7 +161,7 @@ def _run(args: list[str]) -> int:
     return 0
 
 
-def _root() -> TyperGroup:
+def root_command() -> TyperGroup:
     app = typer.Typer(
         cls=LazyGroup,
         help=HELP,
@@ -207,7 +207,7 @@ def _globals(
     )
 
 
-def _load_command(name: str) -> Any:
+def load_command(name: str) -> Any:
     app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
     app.callback()(lambda: None)  # with a callback, typer always makes a group, even of one command
     import_module(f"sparkctl.cli.{name}").register(app)

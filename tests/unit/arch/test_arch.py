@@ -1,8 +1,5 @@
 """Names, compiler options, what runs where, and the table of limits."""
 
-import re
-from pathlib import Path
-
 import pytest
 
 from sparkctl.arch import KNOWN_ARCHS, Arch, limits_for, parse_arch
@@ -78,21 +75,6 @@ def test_the_table_of_limits() -> None:
         ("11.0", 1536, 48, 24, 228, 24),
         ("12.0", 1536, 48, 24, 100, 24),
         ("12.1", 1536, 48, 24, 100, 24),
-    ]
-
-
-def test_the_documented_table_is_the_table() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "regs.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if re.match(r"\| \d+\.\d \|", line)]
-    assert rows == [
-        [
-            arch.capability,
-            *(str(n) for n in (row.threads_per_sm, row.warps_per_sm, row.blocks_per_sm)),
-            *(str(n // 1024) for n in (row.smem_per_sm, row.smem_per_block_optin)),
-            str(row.barriers_per_sm or "not limited"),
-        ]
-        for arch in KNOWN_ARCHS
-        if (row := limits_for(arch))
     ]
 
 
