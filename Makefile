@@ -9,16 +9,22 @@ JOBS   ?= 2
 GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu
 
-.PHONY: help setup run test check cov lint full gpu stamp clean
+.PHONY: help setup run test check cov lint docs reference tutorial full gpu stamp clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
 
 $(VENV)/.installed: pyproject.toml .ci/constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing sparkctl, the nvcc wheels and the development tools into $(VENV)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[toolchain,dev]'
 	@$(BIN)/python .ci/occupancy_header.py $(VENV)/occupancy
+	@touch $@
+
+# What builds the site, and nothing else needs: pyproject.toml's extra `docs`.
+$(VENV)/.docs: pyproject.toml .ci/constraints.txt $(VENV)/.installed
+	@echo "installing mkdocs and its theme into $(VENV)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[docs]'
 	@touch $@
 
 setup: $(VENV)/.installed  ## install everything into .venv
@@ -35,10 +41,11 @@ run:  ## at head_dim 128: build for sm_90 and for the emulator, report registers
 test: setup  ## every test that needs no GPU, but for the full sets
 	$(BIN)/pytest -n $(JOBS) -m 'not gpu and not full'
 
-check: lint test  ## what CI runs
+check: lint docs test  ## what CI runs
 
-full: lint  ## check, the full sets of cases on the emulator, quick cases under each sanitizer, all pinned registers
+full: lint docs  ## check, the tutorial, the full sets of cases on the emulator, quick cases under each sanitizer, all pinned registers
 	$(BIN)/pytest -n $(JOBS) -m 'not gpu'
+	$(BIN)/python docs/tools/run_tutorial.py
 	$(BIN)/sparkctl regs --arch sm_89,sm_90 --check
 	$(BIN)/sparkctl test --backend emulator --full
 	for check in race memory undefined; do \
@@ -55,6 +62,15 @@ lint: setup  ## formatting, style, types, layers, spelling
 	$(BIN)/lint-imports --no-cache | tail -n 4
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*' 'tests/*.cu' 'tests/*.h' 'tests/*.cpp' ':!tests/data' ':!*.md')
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc sparkctl benchmarks flags.yaml Makefile
+
+docs: $(VENV)/.docs  ## the documentation as a site in build/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+reference: setup  ## write docs/reference anew from the code
+	@$(BIN)/python docs/tools/generate_reference.py
+
+tutorial: setup  ## do what docs/tutorial.md says in a clone of the last commit; its outputs and the picture anew
+	@$(BIN)/python docs/tools/run_tutorial.py --update
 
 stamp:  ## write the commit for machines that get the tree without its history
 	@$(BIN)/python benchmarks/write_stamp.py
