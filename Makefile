@@ -9,7 +9,7 @@ JOBS   ?= 2
 GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu
 
-.PHONY: help setup run test check cov lint docs reference tutorial full gpu stamp clean
+.PHONY: help setup run test check cov lint docs reference outputs full gpu stamp clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
@@ -43,9 +43,10 @@ test: setup  ## every test that needs no GPU, but for the full sets
 
 check: lint docs test  ## what CI runs
 
-full: lint docs  ## check, the tutorial, the full sets of cases on the emulator, quick cases under each sanitizer, all pinned registers
+full: lint docs  ## check, what pages show, the full sets of cases on the emulator, quick cases under each sanitizer, all pinned registers
 	$(BIN)/pytest -n $(JOBS) -m 'not gpu'
 	$(BIN)/python docs/tools/run_tutorial.py
+	$(BIN)/python docs/tools/shown_outputs.py
 	$(BIN)/sparkctl regs --arch sm_89,sm_90 --check
 	$(BIN)/sparkctl test --backend emulator --full
 	for check in race memory undefined; do \
@@ -69,8 +70,9 @@ docs: $(VENV)/.docs  ## the documentation as a site in build/site; a warning is 
 reference: setup  ## write docs/reference anew from the code
 	@$(BIN)/python docs/tools/generate_reference.py
 
-tutorial: setup  ## do what docs/tutorial.md says in a clone of the last commit; its outputs and the picture anew
+outputs: setup  ## run what docs/tutorial.md and other pages show, in a clone of the last commit; outputs and picture anew
 	@$(BIN)/python docs/tools/run_tutorial.py --update
+	@$(BIN)/python docs/tools/shown_outputs.py --update
 
 stamp:  ## write the commit for machines that get the tree without its history
 	@$(BIN)/python benchmarks/write_stamp.py

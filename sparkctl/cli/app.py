@@ -162,6 +162,7 @@ def _run(args: list[str]) -> int:
 
 
 def root_command() -> TyperGroup:
+    """The program: its global options and, in place of each command, a stand-in with its summary."""
     app = typer.Typer(
         cls=LazyGroup,
         help=HELP,
@@ -208,6 +209,7 @@ def _globals(
 
 
 def load_command(name: str) -> Any:
+    """The command itself, its module imported."""
     app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
     app.callback()(lambda: None)  # with a callback, typer always makes a group, even of one command
     import_module(f"sparkctl.cli.{name}").register(app)

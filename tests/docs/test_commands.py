@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import typer
-from doc_pages import PAGES, ROOT, Snippet, snippets
+from doc_pages import ROOT, Snippet, snippets
 
 from sparkctl.cli.app import COMMANDS, PROGRAM, hoist_globals, load_command, root_command
 from sparkctl.errors import SparkctlError
@@ -159,25 +159,3 @@ def test_a_wrong_call_is_found(call: str, told: str) -> None:
 )
 def test_a_right_call_is_none(call: str) -> None:
     assert complaint(call) is None
-
-
-def test_every_make_target_of_the_documentation_is_there() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    named = [(s.where, s.text.split()[1]) for s in snippets() if re.match(r"make [a-z-]+\b", s.text)]
-    assert len(named) > 10
-    assert [(where, target) for where, target in named if target not in targets] == []
-
-
-def test_every_path_of_the_repository_is_there() -> None:
-    """Inline code such as `csrc/attention/split_gqa.cuh`; not what holds a placeholder or is made by a build."""
-    pattern = re.compile(r"(?:csrc|sparkctl|tests|docs|benchmarks)/[\w./-]+")
-    named = [(s.where, s.text) for s in snippets() if s.language is None and pattern.fullmatch(s.text)]
-    assert len(named) > 50
-    assert [(where, path) for where, path in named if not (ROOT / path).exists() and "NAME" not in path] == []
-
-
-def test_every_page_is_in_the_sites_contents() -> None:
-    contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")]
-    assert [page for page in pages if not re.search(rf": {re.escape(page)}$", contents, re.MULTILINE)] == []

@@ -1,4 +1,4 @@
-"""docs/tutorial.md can be carried out: `make tutorial` does it all, these are the parts that take no time."""
+"""docs/tutorial.md can be carried out: `make outputs` does it all, these are the parts that take no time."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_picture_shows_what_the_tutorial_prints() -> None:
     assert len(pictured) == 3
     for step in pictured:
         for line in [step.text, *(step.output or "").splitlines()]:
-            assert _without_blanks(line) in shown, "make tutorial"
+            assert _without_blanks(line) in shown, "make outputs"
 
 
 def _without_blanks(text: str) -> str:
