@@ -30,7 +30,7 @@ from sparkctl.bench.session import CudaSession
 from sparkctl.bench.statistics import StopRule
 from sparkctl.build.outputs import runtime_flags_of
 from sparkctl.runtime import Library
-from sparkctl.workflows.bench import verify_outputs
+from sparkctl.workflows.bench_verify import verify_outputs
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks" / "results" / "h200"

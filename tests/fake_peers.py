@@ -11,7 +11,7 @@ import torch
 from sparkctl.bench.axes import DecodeCase
 from sparkctl.bench.buffers import Slots, allocate_slots
 from sparkctl.bench.peers import PEERS, PeerArm
-from sparkctl.workflows.bench import verify_outputs
+from sparkctl.workflows.bench_verify import verify_outputs
 
 
 def attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> Any:

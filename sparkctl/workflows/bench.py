@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from sparkctl import __version__
 from sparkctl.arch import Arch
@@ -18,22 +18,19 @@ from sparkctl.bench.facts import DeviceFacts, find_cuda_device
 from sparkctl.bench.faults import DeviceLost
 from sparkctl.bench.record import save_run
 from sparkctl.bench.results import CEILING_TOLERANCE, Environment, Failure, GemmCeiling, Row, Run, Sampling
-from sparkctl.bench.session import Verdict, open_session
+from sparkctl.bench.session import open_session
 from sparkctl.bench.statistics import StopRule
 from sparkctl.build import Progress, ensure_built
 from sparkctl.errors import MissingTool, SparkctlError, UsageError, WorkFailed
 from sparkctl.interrupts import check_interrupt
-from sparkctl.ops.options import AttentionOptions
 from sparkctl.registry import Registry
 from sparkctl.runtime import Library, load_library
 from sparkctl.toolchain import find_devices
 from sparkctl.workflows.bench_plan import BenchPlan, Job, plan_bench
 from sparkctl.workflows.bench_request import BenchRequest, PlannedArm
+from sparkctl.workflows.bench_verify import verify_outputs
 from sparkctl.workflows.bench_vs import OpenLibraries, open_arm_libraries
 from sparkctl.workflows.stamp import read_stamp
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Session(Protocol):
@@ -50,8 +47,6 @@ class Session(Protocol):
         self, case: DecodeCase, arms: Sequence[tuple[str, KernelCall]], options: Sequence[CallOptions] = ()
     ) -> tuple[tuple[Row, ...], tuple[Comparison, ...]]: ...
 
-
-SPAN = 64  # query positions that are compared with the reference at a time
 
 # Builds and loads the library of a plan and opens the session on it.
 OpenBench = Callable[[Registry, BenchRequest, BenchPlan, Arch, Progress | None], tuple[Library, Session]]
@@ -204,57 +199,6 @@ def open_cuda_bench(
     library = load_library(folder)
     session = open_session(library, device, peers=request.peers, verify=verify_outputs, budget_s=request.budget_s)
     return library, session
-
-
-def verify_outputs(
-    case: DecodeCase,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    outputs: Sequence[torch.Tensor],
-    options: AttentionOptions | None = None,
-    lse: torch.Tensor | None = None,
-) -> list[Verdict]:
-    """Each output against the fp64 reference on the same inputs, by the tolerance of the tests; `lse` of the first.
-
-    One sequence at a time, and of many query positions a few spans, since fp64 scores of all of them might not fit.
-    """
-    from sparkctl.testing.compare import compare_outputs
-    from sparkctl.testing.reference import attention_reference, plain_emulation
-
-    verdicts = [Verdict(0.0, "nothing to compare")] * len(outputs)
-    asked: dict[str, Any] = {"causal": case.causal}
-    if options is not None:
-        asked |= {"window": options.window, "softcap": options.softcap, "sinks": options.sinks}
-    for b, length in enumerate(case.lengths):
-        for first, end in checked_spans(case.qo_len):
-            rows = (slice(b, b + 1), slice(first, end))
-            # The last query of a span stands at the last of these keys, as the mask wants it.
-            keys = (rows[0], slice(length - case.qo_len + end if case.causal else length))
-            expected, expected_lse = attention_reference(q[rows], k[keys], v[keys], **asked)
-            plain = plain_emulation(q[rows], k[keys], v[keys], **asked)
-            for index, out in enumerate(outputs):
-                found = compare_outputs(
-                    out[rows],
-                    lse[rows] if lse is not None and index == 0 else None,
-                    expected_out=expected,
-                    expected_lse=expected_lse,
-                    plain_out=plain,
-                    dtype=case.dtype,
-                )
-                if found.worst >= verdicts[index].worst:
-                    where = f"sequence {b}" if case.qo_len <= SPAN else f"sequence {b}, positions from {first} on"
-                    text = f"{where}: {found.mismatch}" if found.mismatch else f"{found.worst:.2f} of what is allowed"
-                    verdicts[index] = Verdict(found.worst, text)
-    return verdicts
-
-
-def checked_spans(qo_len: int) -> list[tuple[int, int]]:
-    """Query positions that are compared: all of them, or the first, middle and last SPAN."""
-    if qo_len <= SPAN:
-        return [(0, qo_len)]
-    starts = dict.fromkeys((0, (qo_len - SPAN) // 2, qo_len - SPAN))
-    return [(start, start + SPAN) for start in starts]
 
 
 def describe_environment(root: Path, request: BenchRequest, library: Library, facts: DeviceFacts) -> Environment:

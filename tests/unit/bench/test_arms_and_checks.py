@@ -8,7 +8,7 @@ from sparkctl.bench.buffers import Slots
 from sparkctl.bench.peers.sdpa import refusal, sdpa_arms
 from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.runtime import Library
-from sparkctl.workflows.bench import verify_outputs
+from sparkctl.workflows.bench_verify import verify_outputs
 
 CASE = DecodeCase(batch=2, kv_len=200, heads=Heads(8, 2), head_dim=64)  # that of the fixtures in conftest.py
 

@@ -13,8 +13,8 @@ from sparkctl.bench.traffic import decode_traffic, visible_pairs
 from sparkctl.errors import UsageError
 from sparkctl.runtime import Library
 from sparkctl.testing.reference import visible_keys
-from sparkctl.workflows.bench import verify_outputs
 from sparkctl.workflows.bench_ab import parse_options
+from sparkctl.workflows.bench_verify import verify_outputs
 
 CASE = DecodeCase(2, 300, Heads(8, 2), 64)
 RAGGED = DecodeCase(2, 300, Heads(8, 2), 64, page_size=16, kv_lens=(300, 40))

@@ -9,7 +9,7 @@ from sparkctl.bench.buffers import SPARE_PAGES, allocate_slots, count_slots, pla
 from sparkctl.bench.peers.sdpa import sdpa_arms
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.runtime import Library
-from sparkctl.workflows.bench import verify_outputs
+from sparkctl.workflows.bench_verify import verify_outputs
 
 CASE = DecodeCase(batch=2, kv_len=200, heads=Heads(8, 2), head_dim=64, page_size=16)  # 13 pages, the last half full
 

@@ -22,10 +22,10 @@ from sparkctl.bench.traffic import decode_traffic
 from sparkctl.errors import UsageError
 from sparkctl.registry import load_registry
 from sparkctl.runtime import Library
-from sparkctl.workflows.bench import SPAN, checked_spans, verify_outputs
 from sparkctl.workflows.bench_ab import parse_ab, parse_options
 from sparkctl.workflows.bench_plan import plan_bench
 from sparkctl.workflows.bench_request import BenchRequest
+from sparkctl.workflows.bench_verify import SPAN, checked_spans, verify_outputs
 
 ROOT = Path(__file__).resolve().parents[3]
 CASE = DecodeCase(2, 200, Heads(8, 2), 64, qo_len=200, causal=True, prefill=True)

@@ -18,7 +18,7 @@ from sparkctl.bench.saved import _parse_case
 from sparkctl.bench.traffic import decode_traffic
 from sparkctl.errors import UsageError
 from sparkctl.runtime import Library
-from sparkctl.workflows.bench import verify_outputs
+from sparkctl.workflows.bench_verify import verify_outputs
 
 LENGTHS = (200, 1, 16, 75)
 RAGGED = DecodeCase(4, 200, Heads(8, 2), 64, kv_lens=LENGTHS)

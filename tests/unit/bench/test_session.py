@@ -25,7 +25,7 @@ from sparkctl.bench.session import CudaSession
 from sparkctl.bench.statistics import StopRule
 from sparkctl.errors import WorkFailed
 from sparkctl.runtime import Library
-from sparkctl.workflows.bench import verify_outputs
+from sparkctl.workflows.bench_verify import verify_outputs
 
 CASE = DecodeCase(batch=2, kv_len=200, heads=Heads(8, 2), head_dim=64)
 PAGED = replace(CASE, page_size=16)
