@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sparkctl.build.cache_faults import HITS, parse_stats_log
 from sparkctl.build.failures import save_failures
 from sparkctl.build.history import Measurement, add_to_history, history_key
 from sparkctl.build.model import BuildPlan, Edge, EdgeResult, Link, PlanResult, Status
@@ -24,7 +25,6 @@ from sparkctl.runtime.manifest import MANIFEST_NAME
 
 NINJA_NAME = "build.ninja"
 _WARNING = re.compile(r"\bwarning *[:#]")
-_HIT = re.compile(r"^(direct|preprocessed)_cache_hit$", re.MULTILINE)
 
 
 def record_run(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement], began: float) -> PlanResult:
@@ -37,8 +37,11 @@ def record_run(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]
     results = edge_results(survey, run, history)
     save_failures(plan.folder, results)
     measured = [result for result in results if result.status == "built" and result.time_s is not None]
+    saved = [result.saved_s or 0.0 for result in results if result.status == "cached"]
     add_to_history(
-        plan.environ, {history_key(plan, r.name): (r.time_s, r.peak_bytes) for r in measured if r.time_s is not None}
+        plan.environ,
+        {history_key(plan, r.name): (r.time_s, r.peak_bytes) for r in measured if r.time_s is not None},
+        saved,
     )
     if not run.failures:
         _describe_library(survey, state)
@@ -198,11 +201,15 @@ def _status(root: Path, edge: Edge, survey: Survey, run: NinjaRun) -> Status:
         return "not run" if run.failures and edge.name in survey.reasons else "up to date"
     if not run.finished[edge.name]:
         return "failed"
+    return "cached" if edge_counters(root, edge) & HITS else "built"
+
+
+def edge_counters(root: Path, edge: Edge) -> frozenset[str]:
+    """What ccache counted when the edge last ran; nothing where it ran without."""
     try:
-        stats = (root / edge.stats).read_text(encoding="utf-8", errors="replace")
+        return parse_stats_log((root / edge.stats).read_text(encoding="utf-8", errors="replace"))
     except OSError:
-        stats = ""
-    return "cached" if _HIT.search(stats) else "built"
+        return frozenset()
 
 
 def _failed_link(link: Link, run: NinjaRun) -> EdgeResult:

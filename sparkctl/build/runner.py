@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from sparkctl.build.cache_faults import cache_faults
 from sparkctl.build.failures import DISK_FULL
 from sparkctl.build.history import Measurement, history_key, load_history
 from sparkctl.build.jobs import Jobs, plan_jobs
@@ -22,7 +23,15 @@ from sparkctl.build.ninja_text import NinjaFile, ninja_text
 from sparkctl.build.outputs import save_compile_commands
 from sparkctl.build.paths import make_links, path_text
 from sparkctl.build.progress import Progress, SilentProgress
-from sparkctl.build.record import NINJA_NAME, edge_results, is_settled, record_edges, record_run, summarise
+from sparkctl.build.record import (
+    NINJA_NAME,
+    edge_counters,
+    edge_results,
+    is_settled,
+    record_edges,
+    record_run,
+    summarise,
+)
 from sparkctl.build.state import save_state, write_text
 from sparkctl.build.survey import Survey, survey_folder
 from sparkctl.errors import WorkFailed
@@ -79,6 +88,10 @@ def _build_one(
     finally:
         progress.stop()
         shutil.rmtree(plan.folder / "tmp", ignore_errors=True)
+    if cache.program:
+        counters = [edge_counters(plan.root, edge) for edge in survey.edges if run.finished.get(edge.name)]
+        for fault in cache_faults(counters, folder=cache.folder, environ={**plan.environ, **cache.environ}):
+            _note(fault, notes, progress)
     return record_run(survey, run, history, began), jobs
 
 
@@ -139,10 +152,18 @@ def _prepare(survey: Survey, progress: Progress, notes: list[str]) -> CacheState
         private=plan.has_line_info,
         look=bool(survey.reasons),
     )
-    if cache.problem and cache.problem not in notes and survey.reasons:
-        notes.append(cache.problem)
-        progress.say(f"building without the cache: {cache.problem}" if cache.program is None else cache.problem)
+    if cache.warning and survey.reasons:
+        _note(
+            f"building without the cache: {cache.warning}" if cache.program is None else cache.warning, notes, progress
+        )
     return cache
+
+
+def _note(text: str, notes: list[str], progress: Progress) -> None:
+    """Once for each text, however many libraries are built."""
+    if text not in notes:
+        notes.append(text)
+        progress.say(text)
 
 
 def _run(survey: Survey, jobs: Jobs, cache: CacheState, progress: Progress, lock_fd: int, run: NinjaRun) -> None:

@@ -54,6 +54,7 @@ COMMANDS = (
     CommandRow("proof", "The before and after of a change: tests, accuracy, registers, times."),
     CommandRow("profile", "Nsight Compute on one case: the few metrics that matter."),
     CommandRow("list", "Kernels, their axes and what is built."),
+    CommandRow("cache", "The compile cache: hits, size, savings; clear, prune."),
     CommandRow("flags", "The registry: show flags, explain their values, check the file."),
 )
 

@@ -1,6 +1,6 @@
 """Compilers, build tools and devices of this machine: where they are, which won, and why."""
 
-from sparkctl.toolchain.ccache import CacheState, cache_folder, prepare_cache
+from sparkctl.toolchain.ccache import CacheState, cache_folder, hide_password, prepare_cache
 from sparkctl.toolchain.devices import Device, find_devices, find_native_archs
 from sparkctl.toolchain.find import CompilerChoice, Toolchain, find_toolchain
 from sparkctl.toolchain.host import HostCompiler, find_program
@@ -25,6 +25,7 @@ __all__ = [
     "find_program",
     "find_toolchain",
     "hash_files",
+    "hide_password",
     "prepare_cache",
     "run_tool",
     "start_tool",
