@@ -14,6 +14,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from sparkctl.errors import WorkFailed
+
 LOCK_NAME = ".lock"
 OWNER_NAME = ".lock.owner"
 POLL_S = 0.05
@@ -27,18 +29,23 @@ class Owner:
     host: str
     started: float  # seconds since the epoch
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process has ended; one on another host counts as alive."""
+        return self.host == socket.gethostname() and not Path(f"/proc/{self.pid}").exists()
+
     def __str__(self) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(self.started))
-        gone = self.host == socket.gethostname() and not Path(f"/proc/{self.pid}").exists()
-        tail = "; it is gone, its compilers are still ending" if gone else ""
+        tail = "; it is gone, its compilers are still ending" if self.is_gone else ""
         return f"process {self.pid} on {self.host}, started {clock}{tail}"
 
 
 @contextmanager
-def hold_lock(folder: Path, *, say: Callable[[str], None]) -> Iterator[int]:
+def hold_lock(folder: Path, *, say: Callable[[str], None], wait: bool = True) -> Iterator[int]:
     """Hold the folder's lock; yields its file descriptor, for children that must not outlive it unseen.
 
-    While another process holds it, `say` is told whom we wait for, once for each holder.
+    While another process holds it, `say` is told whom we wait for, once for each holder; without `wait` it is
+    WorkFailed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     descriptors: list[int] = []
@@ -50,6 +57,8 @@ def hold_lock(folder: Path, *, say: Callable[[str], None]) -> Iterator[int]:
             break
         except Timeout:
             waiting_for = str(read_owner(folder) or "another process")
+            if not wait:
+                raise WorkFailed(f"{waiting_for}, builds in {folder}", hint="wait until it has ended") from None
             if waiting_for != told:
                 say(f"waiting for {waiting_for}, which builds in {folder}")
                 told = waiting_for
@@ -83,6 +92,17 @@ def is_locked(folder: Path) -> bool:
             return False
     except Timeout:
         return True
+
+
+def find_holders(folder: Path) -> tuple[tuple[int, str], ...]:
+    """Process ids and names of what has the lock's file open, as far as this user may see it."""
+    lock = (folder / LOCK_NAME).resolve()
+    holders = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(descriptor.readlink() == lock for descriptor in (entry / "fd").iterdir()):
+                holders[int(entry.name)] = (entry / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    return tuple(sorted(holders.items()))
 
 
 def _write_owner(folder: Path) -> None:

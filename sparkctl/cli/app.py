@@ -55,6 +55,8 @@ COMMANDS = (
     CommandRow("profile", "Nsight Compute on one case: the few metrics that matter."),
     CommandRow("list", "Kernels, their axes and what is built."),
     CommandRow("cache", "The compile cache: hits, size, savings; clear, prune."),
+    CommandRow("doctor", "What this machine has and lacks, and what helps."),
+    CommandRow("clean", "Remove what was built, never the cache."),
     CommandRow("flags", "The registry: show flags, explain their values, check the file."),
 )
 

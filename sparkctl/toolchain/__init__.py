@@ -1,7 +1,7 @@
 """Compilers, build tools and devices of this machine: where they are, which won, and why."""
 
 from sparkctl.toolchain.ccache import CacheState, cache_folder, hide_password, prepare_cache
-from sparkctl.toolchain.devices import Device, find_devices, find_native_archs
+from sparkctl.toolchain.devices import Device, Driver, find_devices, find_driver, find_native_archs
 from sparkctl.toolchain.find import CompilerChoice, Toolchain, find_toolchain
 from sparkctl.toolchain.host import HostCompiler, find_program
 from sparkctl.toolchain.memory import ProbeMemory, file_identity, user_cache_folder
@@ -12,6 +12,7 @@ __all__ = [
     "CacheState",
     "CompilerChoice",
     "Device",
+    "Driver",
     "HostCompiler",
     "Nvcc",
     "ProbeMemory",
@@ -21,6 +22,7 @@ __all__ = [
     "describe_failure",
     "file_identity",
     "find_devices",
+    "find_driver",
     "find_native_archs",
     "find_program",
     "find_toolchain",

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sparkctl.arch import Arch
+from sparkctl.errors import MissingTool
+
+KERNEL_DRIVER = Path("/proc/driver/nvidia/version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,29 @@ def find_devices() -> tuple[Device, ...]:
             driver = _text(pynvml.nvmlSystemGetDriverVersion())
             return tuple(_describe(pynvml, index, driver) for index in range(pynvml.nvmlDeviceGetCount()))
     return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The driver behind the devices."""
+
+    version: str
+    cuda: tuple[int, int]  # the newest CUDA whose programs it runs without a compatibility package
+
+
+def find_driver(kernel_driver: Path = KERNEL_DRIVER) -> Driver | None:
+    """None where there is no driver; MissingTool, with NVML's own words, for one that is there and does not answer."""
+    try:
+        import pynvml
+
+        with _session(pynvml):
+            cuda = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+            return Driver(_text(pynvml.nvmlSystemGetDriverVersion()), (cuda // 1000, cuda % 1000 // 10))
+    except Exception as error:  # NVML raises its own kinds, one for each fault
+        if not kernel_driver.exists():
+            return None
+        hint = "nvidia-smi shows the same; in a container: start it with --gpus all; after an update: restart"
+        raise MissingTool(f"a driver is loaded and does not answer: {error}", hint=hint) from error
 
 
 def find_native_archs() -> tuple[Arch, ...]:

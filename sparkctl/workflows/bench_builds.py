@@ -9,16 +9,15 @@ from pathlib import Path
 
 from sparkctl.arch import Arch
 from sparkctl.build import Progress, default_build_root, ensure_built
+from sparkctl.build.layout import ARMS
 from sparkctl.registry import Registry, Variant
 from sparkctl.runtime import Library, load_library
-
-FOLDER = "arms"
 
 
 def arm_root(build_root: Path, sets: Mapping[str, str]) -> Path:
     """Where a library with these flags is built: a folder of its own, so that no other library is replaced."""
     text = "\n".join(f"{name}={value}" for name, value in sorted(sets.items()))
-    return build_root / FOLDER / hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return build_root / ARMS / hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def open_arm_library(

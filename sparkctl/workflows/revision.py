@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.build import default_build_root
+from sparkctl.build.layout import REVISIONS
 from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.registry import Registry, load_registry
 from sparkctl.toolchain import ToolResult, run_tool
 
-FOLDER = "revisions"
 _TIMEOUT_S = 120
 
 
@@ -45,7 +45,7 @@ def open_revision(registry: Registry, name: str, environ: Mapping[str, str]) -> 
     UsageError for what is no revision, for a folder without history, and for a flags.yaml of then that cannot be read.
     """
     commit = find_commit(registry.root, name)
-    tree = default_build_root(registry, environ) / FOLDER / commit
+    tree = default_build_root(registry, environ) / REVISIONS / commit
     if not tree.is_dir():
         _export(registry.root, commit, tree)
     try:
