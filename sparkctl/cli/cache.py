@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 HELP = """The compile cache: one for every clone and worktree of this user.
 
 CCACHE_DIR names another folder, CCACHE_REMOTE_STORAGE a server or a
-shared folder behind it (docs/build.md).
+shared folder behind it (docs/cache.md).
 
 \b
 Examples:
-  sparkctl cache                           hits, size, savings, longest compiles
-  sparkctl cache stats attn_combine        the compiles of one kernel
+  sparkctl cache                      hits, size, savings, longest compiles
+  sparkctl cache stats attn_combine   the compiles of one kernel
   sparkctl cache prune --max-size 2G
   sparkctl cache verify --remove
 """

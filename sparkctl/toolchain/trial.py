@@ -17,6 +17,7 @@ KERNEL = """\
 #include <cuda_bf16.h>
 __global__ void trial(__nv_bfloat16* data) { data[0] = __float2bfloat16(1.0f); }
 """
+SMALL_KERNEL = "__global__ void trial(float* data) { data[0] = 1.0f; }\n"  # for the cache: quick to compile
 HOST = "#include <cuda_bf16.h>\nint trial() { return int(sizeof(__nv_bfloat16)); }\n"
 _STATS = "trial.stats"
 

