@@ -10,6 +10,8 @@ from sparkctl.workflows.finding import Finding
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 _COLORS = {"ok": "green", "absent": "dim", "warning": "yellow", "error": "bold red"}
 
@@ -18,15 +20,13 @@ def show_diagnosis(console: Console, diagnosis: Diagnosis) -> None:
     """A line for each finding; below it where the thing lies, and what helps."""
     from rich.text import Text
 
-    names = max(len(finding.name) for finding in diagnosis.findings)
+    indent = max(len(finding.name) for finding in diagnosis.findings) + 11
     for finding in diagnosis.findings:
-        head = Text(f"{finding.state:<7}", style=_COLORS[finding.state])
-        line = Text.assemble(head, f"  {finding.name:<{names}}  ", finding.what)
-        console.print(_hanging(line, names))
-        for label, text in (("at", finding.where), ("fix", finding.fix)):
-            if text and (label == "at" or finding.state != "ok"):
-                style = "bold" if label == "fix" else "dim"
-                console.print(_below(Text(f"{label}: {text}", style=style), names))
+        head = Text.assemble((f"{finding.state:<7}", _COLORS[finding.state]), f"  {finding.name}")
+        console.print(_hanging(head, finding.what, indent))
+        for label, text, style in (("at", finding.where, "dim"), ("fix", finding.fix, "bold")):
+            if text:  # as one line: paths and commands are there to be copied
+                console.print(Text(f"{'':<{indent}}{label}: {text}", style=style), soft_wrap=True)
     console.print()
     console.print(Text(verdict(diagnosis)))
 
@@ -56,18 +56,12 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
     return {**data, "where": data["where"] or None}
 
 
-def _hanging(line: Any, names: int) -> Any:
-    """Text that folds goes on below its own column."""
+def _hanging(head: Text, text: str, indent: int) -> Table:
+    """`text` beside `head`; what folds goes on in its own column."""
     from rich.table import Table
 
     table = Table.grid(padding=0)
-    table.add_column(width=names + 11, no_wrap=True)
+    table.add_column(width=indent, no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row(line[: names + 11], line[names + 11 :])
+    table.add_row(head, text)
     return table
-
-
-def _below(text: Any, names: int) -> Any:
-    from rich.padding import Padding
-
-    return Padding(text, (0, 0, 0, names + 11), expand=False)
