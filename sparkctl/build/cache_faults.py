@@ -41,7 +41,7 @@ def cache_faults(edges: Iterable[frozenset[str]], *, folder: Path, environ: Mapp
         where = hide_password(environ.get("CCACHE_REMOTE_STORAGE", "")) or "of ccache.conf"
         lines.append(
             f"the remote storage {where} failed for {_count(remote)}, the local cache went on alone; "
-            "start or correct it, or unset CCACHE_REMOTE_STORAGE"
+            "start or correct it (sparkctl doctor says why), or unset CCACHE_REMOTE_STORAGE"
         )
     return tuple(lines)
 

@@ -37,7 +37,7 @@ def record_run(survey: Survey, run: NinjaRun, history: Mapping[str, Measurement]
     results = edge_results(survey, run, history)
     save_failures(plan.folder, results)
     measured = [result for result in results if result.status == "built" and result.time_s is not None]
-    saved = [result.saved_s or 0.0 for result in results if result.status == "cached"]
+    saved = [result.saved_s for result in results if result.saved_s is not None]  # else it never ran here
     add_to_history(
         plan.environ,
         {history_key(plan, r.name): (r.time_s, r.peak_bytes) for r in measured if r.time_s is not None},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ __global__ void trial(__nv_bfloat16* data) { data[0] = __float2bfloat16(1.0f); }
 """
 SMALL_KERNEL = "__global__ void trial(float* data) { data[0] = 1.0f; }\n"  # for the cache: quick to compile
 HOST = "#include <cuda_bf16.h>\nint trial() { return int(sizeof(__nv_bfloat16)); }\n"
-_STATS = "trial.stats"
+_STATS, _LOG = "trial.stats", "trial.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class CacheTrial:
 
     first: frozenset[str]
     second: frozenset[str]
+    remote_fault: str | None  # what the remote storage, or the way to it, said
 
     @property
     def is_hit(self) -> bool:
@@ -69,15 +71,29 @@ def try_cache(
         "CCACHE_CONFIGPATH": str(folder / "trial.conf"),  # nobody's settings
         "CCACHE_NOHASHDIR": "1",
         "CCACHE_STATSLOG": str(folder / _STATS),
+        "CCACHE_LOGFILE": str(folder / _LOG),
         "CCACHE_REMOTE_STORAGE": remote,
         **({"CCACHE_READONLY": "1"} if remote else {}),
     }
     counted = []
+    (folder / _LOG).unlink(missing_ok=True)
     for _ in range(1 if remote else 2):
         (folder / _STATS).unlink(missing_ok=True)
         run_tool([ccache, *command], cwd=folder, env=settings, timeout=TIMEOUT_S)
         counted.append(frozenset((folder / _STATS).read_text(encoding="utf-8", errors="replace").split()))
-    return CacheTrial(counted[0], counted[-1])
+    return CacheTrial(counted[0], counted[-1], _remote_fault(folder / _LOG))
+
+
+def _remote_fault(log: Path) -> str | None:
+    """ccache logs the reason in one of the two lines ahead of this one; hosts and passwords stay out of it."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    marked = next((at for at, line in enumerate(lines) if "Marking remote storage backend" in line), None)
+    if marked is None:
+        return None
+    said = (
+        re.search(r"(?:error|failed|storage): (.+)$", line) for line in reversed(lines[max(0, marked - 2) : marked])
+    )
+    return next((match[1] for match in said if match), "for an unknown reason")
 
 
 def _complaint(words: Sequence[str], folder: Path, environ: Mapping[str, str]) -> str | None:

@@ -85,7 +85,8 @@ def _clean(root: Path, project: Path, chosen: list[Item], *, sure: bool, dry_run
     kept = tuple(item for item in chosen if item.reason)
     if dry_run:
         return CleanReport(root, removable, kept, (), dry_run)
-    removed, failed = [], []
+    removed: list[Item] = []
+    failed: list[Item] = []
     try:
         with hold_lock(root, say=lambda _: None, wait=False):
             for item in removable:

@@ -40,7 +40,7 @@ def _look_at_program(ccache: Path, environ: Mapping[str, str], temp: Path) -> It
         yield Finding("ccache", "ok", f"{what}, not tried without a compiler", str(ccache))
         return
     (temp / _HOST_FILE).write_text("int trial() { return 1; }\n", encoding="utf-8")
-    command = (str(host.path), "-c", _HOST_FILE, "-o", "trial_cache.o")
+    command: tuple[str, ...] = (str(host.path), "-c", _HOST_FILE, "-o", "trial_cache.o")
     if nvcc:
         (temp / "trial.cu").write_text(SMALL_KERNEL, encoding="utf-8")
         command = nvcc_words(nvcc, host, default_archs()[0])
@@ -92,18 +92,33 @@ def _look_at_remote(
         return
     (temp / "trial_remote.cpp").write_text("int remote_trial() { return 2; }\n", encoding="utf-8")
     command = (str(host.path), "-c", "trial_remote.cpp", "-o", "trial_remote.o")
-    kind = f"{remote.partition(':')[0]} storage"  # its host is nobody else's business
+    parts = remote.split()
+    kind = f"{' and '.join(part.partition(':')[0] for part in parts)} storage"  # hosts are nobody else's business
     try:
         trial = try_cache(ccache, command, temp, environ, remote=remote)
     except SparkctlError as error:
         said = error.message.strip().splitlines()[-1].strip()
         yield Finding("remote", "warning", f"{kind}: {said}", fix="correct or unset CCACHE_REMOTE_STORAGE")
         return
-    if trial.first & {"remote_storage_error", "remote_storage_timeout"}:
-        what = f"{kind} does not answer; builds go on with the local cache"
+    if trial.remote_fault:
+        what = f"{kind}: {trial.remote_fault}; builds go on with the local cache"
         yield Finding("remote", "warning", what, fix="start it, or correct or unset CCACHE_REMOTE_STORAGE")
+    elif folder := next((path for part in parts if (path := _unwritable(part))), None):
+        what = f"{kind} is read, and cannot be written: nothing is added"
+        yield Finding("remote", "warning", what, str(folder), "make it writable, or add |read-only to its URL")
     else:
         yield Finding("remote", "ok", f"{kind} answers")
+
+
+def _unwritable(storage: str) -> Path | None:
+    """The folder of a `file:` storage that this user cannot write, though it is to be written."""
+    url, _, attributes = storage.partition("|")
+    scheme, _, path = url.partition(":")
+    if scheme != "file" or "read-only" in attributes:
+        return None
+    folder = Path(path.removeprefix("//"))
+    existing = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
+    return None if existing.is_dir() and os.access(existing, os.W_OK) else folder
 
 
 def _mebibytes(size: int) -> str:

@@ -182,7 +182,10 @@ def test_a_remote_storage_is_tried_and_only_its_kind_is_shown(
     assert list(shared.iterdir()) == []
     down = by_name(look_at_cache({**environ, "CCACHE_REMOTE_STORAGE": "redis://me:secret@127.0.0.1:1"}, temp))
     assert (down["remote"].state, down["ccache"].state) == ("warning", "ok")
-    assert down["remote"].what.startswith("redis storage does not answer")
+    assert down["remote"].what == "redis storage: Connection refused; builds go on with the local cache"
+    (tmp_path / "file").touch()
+    closed = by_name(look_at_cache({**environ, "CCACHE_REMOTE_STORAGE": f"file://{tmp_path}/file/shared"}, temp))
+    assert closed["remote"].what == "file storage is read, and cannot be written: nothing is added"
     none = by_name(look_at_cache({**environ, "CCACHE_REMOTE_STORAGE": "gopher://me:secret@host"}, temp))
     assert none["cache"].fix == "correct or unset CCACHE_REMOTE_STORAGE"
     assert "secret" not in f"{good}{down}{none}"
