@@ -58,7 +58,7 @@ def hold_lock(folder: Path, *, say: Callable[[str], None], wait: bool = True) ->
         except Timeout:
             waiting_for = str(read_owner(folder) or "another process")
             if not wait:
-                raise WorkFailed(f"{waiting_for}, builds in {folder}", hint="wait until it has ended") from None
+                raise WorkFailed(f"a build runs in {folder}: {waiting_for}", hint="wait until it has ended") from None
             if waiting_for != told:
                 say(f"waiting for {waiting_for}, which builds in {folder}")
                 told = waiting_for

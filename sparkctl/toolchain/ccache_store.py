@@ -123,4 +123,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _ccache(program: Path, environ: Mapping[str, str], *words: str) -> str:
     settings = {**environ, "CCACHE_DIR": str(cache_folder(environ))}
-    return run_tool([program, *words], env=settings, timeout=TIMEOUT_S).stdout
+    try:
+        return run_tool([program, *words], env=settings, timeout=TIMEOUT_S).stdout
+    except WorkFailed as error:
+        raise WorkFailed(error.message, hint="sparkctl doctor says what is wrong with the cache") from error

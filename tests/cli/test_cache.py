@@ -158,6 +158,16 @@ def test_verify_finds_and_removes_a_damaged_entry(folder: Path, capsys: pytest.C
     assert main(["cache", "verify", "--json"]) == 0
 
 
+@pytest.mark.parametrize("word", ["stats", "clear", "prune"])
+def test_a_broken_configuration_is_one_error(folder: Path, capsys: pytest.CaptureFixture[str], word: str) -> None:
+    (folder / "ccache.conf").write_text("max_size = a lot\n")
+    assert main(["cache", word]) == 1
+    said = capsys.readouterr().err
+    assert 'ccache.conf:1: invalid size: "a lot"\n' in said
+    assert said.endswith("hint: sparkctl doctor says what is wrong with the cache\n")
+    assert len(find_entries(folder)) == 6
+
+
 def test_without_ccache_the_exit_code_is_3(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkctl.workflows.cache.find_program", lambda *_: None)
     for word in ("stats", "clear", "prune", "verify"):

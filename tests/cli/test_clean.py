@@ -130,7 +130,7 @@ def test_a_build_that_runs_is_not_disturbed(build: Path, capsys: Capture) -> Non
     try:
         assert main(["clean"]) == 1
         said = capsys.readouterr().err
-        assert said.startswith(f"error: process {holder.pid} on ")
+        assert said.startswith(f"error: a build runs in {build}: process {holder.pid} on ")
         assert said.endswith("hint: wait until it has ended\n")
         assert files(build) - {".lock", ".lock.owner"} == before
     finally:
@@ -144,7 +144,8 @@ def test_a_build_of_a_revision_that_runs_is_not_disturbed(build: Path, capsys: C
     try:
         assert main(["clean"]) == 1
         said = capsys.readouterr()
-        assert f"not removed: revisions/{COMMIT} (process {holder.pid} on " in said.out
+        inner = build / "revisions" / COMMIT / "build"
+        assert f"not removed: revisions/{COMMIT} (a build runs in {inner}: process {holder.pid} on " in said.out
         assert said.err.startswith("error: 1 thing could not be removed\n")
         assert (build / "revisions" / COMMIT / "flags.yaml").exists()
         assert not (build / "cuda-sm_90-release").exists()
