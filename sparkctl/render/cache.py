@@ -104,7 +104,7 @@ def _totals(report: CacheReport) -> Iterator[tuple[str, str]]:
     ran = counts.hits + counts.misses
     rate = f" ({100 * counts.hits / ran:.1f} %)" if ran else ""
     since = f" since {format_day(counts.since)}" if counts.since else ""
-    yield "hits", f"{counts.hits} of {ran} compiles{rate}{since}"
+    yield "hits", f"{counts.hits} of {'1 compile' if ran == 1 else f'{ran} compiles'}{rate}{since}"
     if counts.failed:
         yield "failed", f"{counts.failed} that did not compile"
     if counts.uncached:
