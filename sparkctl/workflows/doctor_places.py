@@ -23,6 +23,8 @@ NEEDED_BYTES = 100 << 20  # one library with its objects and what compilers writ
 WANTED_BYTES = 1 << 30
 _PROBE_BYTES = 1 << 20
 _GIB = 1 << 30
+NO_SPACE = "no space left"
+_FOLDER = "SPARKCTL_CACHE_DIR"
 
 
 def look_at_places(project: Path | None, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -97,19 +99,21 @@ def _look_at_lock(folder: Path) -> Finding | None:
 
 
 def _look_at_caches(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Room for what outlives a build folder: compiles, and what compilers answered."""
-    for name, folder in (("cache folder", user_cache_folder(environ)), ("cache", cache_folder(environ))):
-        if name == "cache" and folder.is_relative_to(user_cache_folder(environ)):
-            continue
-        fault, free = _try_writing(folder)
-        variable = "SPARKCTL_CACHE_DIR" if name == "cache folder" else "CCACHE_DIR"
-        fix = f"make it writable and free some space (sparkctl cache prune), or name another folder in {variable}"
-        if fault:
-            yield Finding(name, "warning", f"{fault}; nothing is remembered", str(folder), fix)
-        elif free < NEEDED_BYTES:
-            yield Finding(name, "warning", f"{_size(free)} free", str(folder), fix)
-        else:
-            yield Finding(name, "ok", f"writable, {_size(free)} free", str(folder))
+    """Room for what outlives a build folder: what compilers answered, times and peaks, compiles."""
+    folder, compiles = user_cache_folder(environ), cache_folder(environ)
+    fault, free = _try_writing(folder)
+    room = "make it writable and free some space (sparkctl cache prune), or name another folder in"
+    if fault:
+        yield Finding("cache folder", "warning", f"{fault}; nothing is remembered", str(folder), f"{room} {_FOLDER}")
+    elif free < NEEDED_BYTES:
+        yield Finding("cache folder", "warning", f"{_size(free)} free", str(folder), f"{room} {_FOLDER}")
+    else:
+        yield Finding("cache folder", "ok", f"writable, {_size(free)} free", str(folder))
+    if compiles.is_relative_to(folder):
+        return
+    fault, free = _try_writing(compiles)  # one that may only be read is the cache's own line
+    if fault == NO_SPACE or (not fault and free < NEEDED_BYTES):
+        yield Finding("cache room", "warning", fault or f"{_size(free)} free", str(compiles), f"{room} CCACHE_DIR")
 
 
 def _look_at_temporary() -> Iterator[Finding]:
@@ -152,7 +156,7 @@ def _try_writing(folder: Path) -> tuple[str | None, int]:
             stream.write(bytes(_PROBE_BYTES))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return ("no space left" if full else f"cannot be written: {error.strerror}"), free
+        return (NO_SPACE if full else f"cannot be written: {error.strerror}"), free
     return None, free
 
 

@@ -168,6 +168,19 @@ def test_a_broken_configuration_is_one_error(folder: Path, capsys: pytest.Captur
     assert len(find_entries(folder)) == 6
 
 
+@pytest.mark.parametrize("word", ["clear", "prune"])
+def test_a_read_only_cache_keeps_its_entries_and_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr("sparkctl.workflows.cache.can_write", lambda folder: False)  # root can write anywhere
+    assert main(["cache", word]) == 1
+    assert capsys.readouterr().err == (
+        f"error: the cache {folder} cannot be written, so nothing was removed\n"
+        "hint: make it writable, or name another folder in CCACHE_DIR\n"
+    )
+    assert len(find_entries(folder)) == 6
+
+
 def test_without_ccache_the_exit_code_is_3(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkctl.workflows.cache.find_program", lambda *_: None)
     for word in ("stats", "clear", "prune", "verify"):

@@ -146,7 +146,7 @@ def test_a_cache_folder_that_cannot_be_made_is_passed_over(fresh_cache, tmp_path
 def test_a_filled_cache_that_cannot_be_written_still_gives_hits(fresh_cache, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh_cache.build("beta")
     shutil.rmtree(fresh_cache.root / "build")
-    monkeypatch.setattr("sparkctl.toolchain.ccache._can_write", lambda folder: False)  # root can write anywhere
+    monkeypatch.setattr("sparkctl.toolchain.ccache.can_write", lambda folder: False)  # root can write anywhere
     said: list[str] = []
     assert statuses(build_saying(fresh_cache, said).plans[0]) == {"cached"}
     folder = fresh_cache.environ["CCACHE_DIR"]
@@ -159,7 +159,7 @@ def test_a_read_only_cache_that_lacks_an_entry_is_passed_over_for_it(
     fresh_cache.build("beta")
     entries = find_entries(Path(fresh_cache.environ["CCACHE_DIR"]))
     fresh_cache.write("csrc/beta.cu", (fresh_cache.root / "csrc/beta.cu").read_text() + "__device__ int more;\n")
-    monkeypatch.setattr("sparkctl.toolchain.ccache._can_write", lambda folder: False)
+    monkeypatch.setattr("sparkctl.toolchain.ccache.can_write", lambda folder: False)
     said: list[str] = []
     assert statuses(build_saying(fresh_cache, said).plans[0]) == {"built"}
     assert len(said) == 1

@@ -85,6 +85,16 @@ def test_a_disk_that_takes_no_byte_is_found_by_writing(
     assert (found.state, found.what) == ("error", "no space left")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_cache_folder_is_a_warning_each(
+    project: Path, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_places.tempfile, "TemporaryFile", lambda dir: open("/dev/full", "wb", buffering=0))  # noqa: PTH123, SIM115
+    findings = by_name(look_at_places(project, {**environ, "CCACHE_DIR": str(tmp_path / "elsewhere")}))
+    assert (findings["cache folder"].state, findings["cache room"].state) == ("warning", "warning")
+    assert str(findings["cache room"].fix).endswith("CCACHE_DIR")
+
+
 def test_memory_for_less_than_one_compile_is_a_warning(environ: dict[str, str]) -> None:
     (found,) = doctor_places._look_at_memory(environ, MachineLimits(4, 100 << 20, None))
     assert found.state == "warning"
