@@ -60,6 +60,7 @@ def shape_of(case: DecodeCase, options: CallOptions = PLAIN) -> DecodeShape:
         kv_len=options.seen(case.kv_len, case.qo_len),
         dtype=case.dtype,
         page_size=case.page_size,
+        total_kv_len=None if case.kv_lens is None else sum(options.seen(n, case.qo_len) for n in case.kv_lens),
     )
 
 

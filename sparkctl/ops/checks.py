@@ -170,12 +170,20 @@ def check_splits(num_splits: int) -> None:
         raise ValueError(f"num_splits is {num_splits}, accepted is 1 to {MAX_SPLITS}")
 
 
-def check_plan(num_splits: int | None, max_kv_len: int | None, kv_len: int, what: str) -> int:
-    """The length that splits are planned for, after the checks of both arguments."""
+def check_plan(
+    num_splits: int | None, max_kv_len: int | None, total_kv_len: int | None, batch: int, kv_len: int, what: str
+) -> int:
+    """The length that splits are planned for, after the checks of what they are planned by."""
     check_int("num_splits", num_splits)
     check_int("max_kv_len", max_kv_len)
+    check_int("total_kv_len", total_kv_len)
     if num_splits is not None:
         check_splits(num_splits)
     if max_kv_len is not None and not 0 <= max_kv_len <= kv_len:
         raise ValueError(f"max_kv_len is {max_kv_len}, accepted is 0 to {kv_len}, {what}")
-    return kv_len if max_kv_len is None else max_kv_len
+    planned = kv_len if max_kv_len is None else max_kv_len
+    if total_kv_len is not None and not 0 <= total_kv_len <= batch * planned:
+        raise ValueError(
+            f"total_kv_len is {total_kv_len}, accepted is 0 to {batch * planned}, {batch} sequences of {planned} keys"
+        )
+    return planned

@@ -38,6 +38,7 @@ def decode(
     mask: torch.Tensor | None = None,
     num_splits: int | None = None,
     max_kv_len: int | None = None,
+    total_kv_len: int | None = None,
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     return_lse: bool = False,
@@ -61,8 +62,9 @@ def decode(
     1 or qo_len, kv_len]. `sinks` float32 [num_qo_heads] adds one logit to each row of a head, in the denominator alone;
     lse counts it, and beside one of inf out is 0. All of them may be combined; where they are off they cost nothing.
 
-    num_splits None plans the splits for `max_kv_len` (default: k's length); the real lengths are read on the device, so
-    a captured graph replays at any length. `kernel` and `variant` force a choice; `backend` "auto" runs the library for
+    num_splits None plans the splits for `max_kv_len` (default: k's length), as if all sequences were so long, or for a
+    ragged batch of `total_kv_len` keys in all; the real lengths are read on the device, so a captured graph replays at
+    any length. `kernel` and `variant` force a choice; `backend` "auto" runs the library for
     CUDA tensors and plain torch for CPU tensors, "emulator" the CPU emulator's library. `flags` sets run-time flags of
     flags.yaml for this call, as in {"FAPIPE": 0}; it beats the environment's SPARKCTL_FLAG_<NAME>, and a forced variant
     beats both.
@@ -75,7 +77,7 @@ def decode(
     Raises TypeError and ValueError naming the argument, MissingTool when no library is built for the device.
     """
     check_choices(kernel, variant, library, flags=flags, return_lse=return_lse, explain=explain)
-    shape = _check(q, k, v, kv_lens, out, lse, max_kv_len, num_splits)
+    shape = _check(q, k, v, kv_lens, out, lse, max_kv_len, total_kv_len, num_splits)
     options = check_options(
         q,
         (shape.batch, shape.num_qo_heads, shape.qo_len, k.shape[1]),
@@ -100,7 +102,15 @@ def decode(
 
 
 def _check(
-    q: Any, k: Any, v: Any, kv_lens: Any, out: Any, lse: Any, max_kv_len: int | None, num_splits: int | None
+    q: Any,
+    k: Any,
+    v: Any,
+    kv_lens: Any,
+    out: Any,
+    lse: Any,
+    max_kv_len: int | None,
+    total_kv_len: int | None,
+    num_splits: int | None,
 ) -> DecodeShape:
     dtype = checks.check_query(q, out, lse)
     for name, tensor in (("k", k), ("v", v)):
@@ -115,5 +125,5 @@ def _check(
     checks.check_heads(num_qo_heads, num_kv_heads)
     if kv_lens is not None:
         checks.check_kv_lens(kv_lens, q, batch, kv_len, "the length of k")
-    planned = checks.check_plan(num_splits, max_kv_len, kv_len, "the length of k")
-    return DecodeShape(batch, qo_len, num_qo_heads, num_kv_heads, head_dim, planned, dtype)
+    planned = checks.check_plan(num_splits, max_kv_len, total_kv_len, batch, kv_len, "the length of k")
+    return DecodeShape(batch, qo_len, num_qo_heads, num_kv_heads, head_dim, planned, dtype, total_kv_len=total_kv_len)

@@ -40,6 +40,7 @@ def paged_decode(
     mask: torch.Tensor | None = None,
     num_splits: int | None = None,
     max_kv_len: int | None = None,
+    total_kv_len: int | None = None,
     out: torch.Tensor | None = None,
     lse: torch.Tensor | None = None,
     return_lse: bool = False,
@@ -63,7 +64,7 @@ def paged_decode(
     an identity table the result is that of `decode`, bit for bit, for the same num_splits.
     """
     check_choices(kernel, variant, library, flags=flags, return_lse=return_lse, explain=explain)
-    shape = _check(q, k_pages, v_pages, page_table, kv_lens, out, lse, max_kv_len, num_splits)
+    shape = _check(q, k_pages, v_pages, page_table, kv_lens, out, lse, max_kv_len, total_kv_len, num_splits)
     options = check_options(
         q,
         (shape.batch, shape.num_qo_heads, shape.qo_len, page_table.shape[1] * k_pages.shape[1]),
@@ -99,6 +100,7 @@ def _check(
     out: Any,
     lse: Any,
     max_kv_len: int | None,
+    total_kv_len: int | None,
     num_splits: int | None,
 ) -> DecodeShape:
     dtype = checks.check_query(q, out, lse)
@@ -120,5 +122,5 @@ def _check(
     checks.check_int32("page_table", page_table, q)
     capacity = page_table.shape[1] * page_size
     checks.check_kv_lens(kv_lens, q, batch, capacity, CAPACITY)
-    planned = checks.check_plan(num_splits, max_kv_len, capacity, CAPACITY)
-    return DecodeShape(batch, qo_len, num_qo_heads, num_kv_heads, head_dim, planned, dtype, page_size)
+    planned = checks.check_plan(num_splits, max_kv_len, total_kv_len, batch, capacity, CAPACITY)
+    return DecodeShape(batch, qo_len, num_qo_heads, num_kv_heads, head_dim, planned, dtype, page_size, total_kv_len)

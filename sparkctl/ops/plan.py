@@ -42,6 +42,7 @@ CTA_OVERHEAD_TILES = 10.0
 MERGE_AT_ONCE = 16
 MERGE_TILES = (0.12, 0.2)  # for each split up to MERGE_AT_ONCE, and for each further one
 MERGE_TILES_WIDE = (0.2, 0.5)  # of WIDE_TILE
+MOST_RAGGED_SPLITS = 64  # of a ragged batch: each is a CTA for the short sequences too
 
 
 class AttentionShape(Protocol):
@@ -73,11 +74,17 @@ class DecodeShape:
     kv_len: int
     dtype: str  # "bf16" | "fp16"
     page_size: int | None = None  # None where contiguous
+    total_kv_len: int | None = None  # keys of all sequences together, where the caller knows; None: batch * kv_len
 
     @property
     def group(self) -> int:
         """Query heads per kv head."""
         return self.num_qo_heads // self.num_kv_heads
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether some sequences are known to be shorter than kv_len."""
+        return self.total_kv_len is not None and self.total_kv_len < self.batch * self.kv_len
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +236,34 @@ def plan_splits(*, work: int, tiles: int, slots: int, tile: int = TILE) -> int:
     return normalise_splits(best, tiles=tiles)
 
 
+def plan_ragged_splits(
+    *, work: int, tiles: int, total_tiles: float, slots: int, resident: int, tile: int = TILE
+) -> int:
+    """Number of splits for sequences of several lengths, each of which is cut into as many.
+
+    work, tiles, slots and tile: as of `plan_splits`; total_tiles: of all CTAs together; resident: CTAs that the device
+    holds at once. CTAs take their places as others end, so the time is the whole work spread over the slots and, behind
+    it, the longest piece: minimises total_tiles / slots + tiles / n + rounds of resident CTAs × overhead + merge(n).
+    """
+    if tiles <= 1 or work < 1:
+        return 1
+
+    def cost(splits: int) -> float:
+        rounds = -(-work * splits // resident)
+        return total_tiles / slots + -(-tiles // splits) + rounds * CTA_OVERHEAD_TILES + _merge_cost(splits, tile)
+
+    best = min(range(1, min(tiles, MOST_RAGGED_SPLITS) + 1), key=lambda n: (cost(n), n))
+    return normalise_splits(best, tiles=tiles)
+
+
 def _split_cost(splits: int, *, work: int, tiles: int, slots: int, tile: int) -> float:
     waves = -(-work * splits // slots)
+    return waves * (-(-tiles // splits) + CTA_OVERHEAD_TILES) + _merge_cost(splits, tile)
+
+
+def _merge_cost(splits: int, tile: int) -> float:
     each, further = MERGE_TILES_WIDE if tile == WIDE_TILE else MERGE_TILES
-    merge = each * min(splits, MERGE_AT_ONCE) + further * max(0, splits - MERGE_AT_ONCE)
-    return waves * (-(-tiles // splits) + CTA_OVERHEAD_TILES) + merge
+    return each * min(splits, MERGE_AT_ONCE) + further * max(0, splits - MERGE_AT_ONCE)
 
 
 def busy_ctas(variant: BuiltVariant) -> int:
@@ -266,7 +296,17 @@ def plan_decode(
     slots = sm_count * ctas
     work = shape.batch * shape.num_kv_heads * passes
     tiles = -(-shape.kv_len // tile_size(variant))
-    if num_splits is None:
+    if num_splits is None and shape.is_ragged and slots:
+        total_tiles = shape.total_kv_len / tile_size(variant) * shape.num_kv_heads * passes
+        resident = sm_count * (variant.blocks_per_sm or 1)
+        splits = plan_ragged_splits(
+            work=work, tiles=tiles, total_tiles=total_tiles, slots=slots, resident=resident, tile=tile_size(variant)
+        )
+        reason = (
+            f"{work} CTAs a split, at most {tiles} and on average {total_tiles / work:.1f} tiles, "
+            f"on {sm_count} SMs × {ctas} CTAs"
+        )
+    elif num_splits is None:
         splits = plan_splits(work=work, tiles=tiles, slots=slots, tile=tile_size(variant))
         reason = f"{work} CTAs a split and {tiles} tiles on {sm_count} SMs × {ctas} CTAs"
     else:

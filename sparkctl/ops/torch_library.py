@@ -27,7 +27,7 @@ SCORES = (
 )
 # kernel_name, since torch's inductor has a use of its own for an argument called kernel.
 CHOICE = "str kernel_name='auto', str? variant=None, str backend='auto'"
-SPLIT = f"{SCORES}, SymInt? num_splits=None, SymInt? max_kv_len=None, {CHOICE}"
+SPLIT = f"{SCORES}, SymInt? num_splits=None, SymInt? max_kv_len=None, SymInt? total_kv_len=None, {CHOICE}"
 OUTPUTS = "Tensor(a!) out, Tensor(b!)? lse=None"
 PARTIALS = "Tensor(c!)? part_acc=None, Tensor(d!)? part_max=None, Tensor(e!)? part_sum=None"
 DECODE = f"Tensor q, Tensor k, Tensor v, Tensor? kv_lens=None, *, {SPLIT}"

@@ -127,7 +127,7 @@ def _check_types(options: dict[str, Any]) -> None:
     """What schemas convert, where an operator called directly refuses. A window past int64 is cut as the operator's."""
     for name in ("causal", "return_lse", "explain"):
         checks.check_bool(name, options.get(name, False))
-    for name in ("window", "num_splits", "max_kv_len", "max_qo_len"):
+    for name in ("window", "num_splits", "max_kv_len", "total_kv_len", "max_qo_len"):
         checks.check_int(name, options.get(name))
     for name in ("scale", "softcap"):
         if options.get(name) is not None:

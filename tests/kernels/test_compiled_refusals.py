@@ -111,6 +111,7 @@ def test_a_wrong_type_is_refused_with_the_words_of_the_eager_call(operator: str,
         ({"causal": 1}, "causal is 1, accepted are True and False"),
         ({"num_splits": 2.0}, "num_splits is 2.0, accepted is a whole number or None"),
         ({"max_kv_len": True}, "max_kv_len is True, accepted is a whole number or None"),
+        ({"total_kv_len": True}, "total_kv_len is True, accepted is a whole number or None"),
         ({"workspace": (1, 2)}, "workspace is tuple, accepted is sparkctl.ops.Workspace"),
         ({"workspace": ops.Workspace(None, None, None)}, "workspace.part_acc is NoneType"),  # type: ignore[arg-type]
     ],

@@ -17,6 +17,7 @@ from sparkctl.ops.plan import (
     normalise_splits,
     passes_for,
     plan_decode,
+    plan_ragged_splits,
     plan_splits,
     serves,
     tile_size,
@@ -277,6 +278,42 @@ def test_the_planned_splits_are_the_best_of_the_h200_sweep(work: int, kv_len: in
 @pytest.mark.parametrize(("work", "kv_len", "splits"), [(8, 16384, 16), (4, 16384, 16), (64, 4096, 2), (256, 16384, 1)])
 def test_the_planned_splits_of_wide_tiles_are_the_best_of_the_h200_sweep(work: int, kv_len: int, splits: int) -> None:
     assert plan_splits(work=work, tiles=kv_len // 128, slots=132, tile=128) == splits
+
+
+def test_a_ragged_batch_is_cut_so_that_its_longest_sequence_does_not_last() -> None:
+    # 16 sequences of 128 to 16k keys, 8 kv heads: 128 CTAs fill the device, and the longest would run alone for long.
+    work, tiles, slots = 128, 128, 132
+    assert plan_splits(work=work, tiles=tiles, slots=slots, tile=128) == 1
+    splits = plan_ragged_splits(work=work, tiles=tiles, total_tiles=26 * work, slots=slots, resident=396, tile=128)
+    assert 4 <= splits <= 16
+
+
+def test_lengths_near_each_other_are_cut_about_as_equal_ones() -> None:
+    equal = plan_splits(work=8, tiles=128, slots=132)
+    nearly = plan_ragged_splits(work=8, tiles=128, total_tiles=127 * 8, slots=132, resident=396)
+    assert equal / 2 <= nearly <= 2 * equal
+
+
+@given(st.integers(0, 600), st.integers(0, 2000), st.integers(1, 300), st.integers(1, 4))
+def test_ragged_splits_are_never_empty_and_never_more_than_tiles(work: int, tiles: int, slots: int, held: int) -> None:
+    splits = plan_ragged_splits(
+        work=work, tiles=tiles, total_tiles=work * tiles / 3, slots=slots, resident=held * slots
+    )
+    assert 1 <= splits <= max(tiles, 1)
+    assert tiles < 1 or -(-tiles // -(-tiles // splits)) == splits
+
+
+def test_splits_follow_the_sum_of_lengths_only_where_it_says_more_than_the_longest() -> None:
+    variant = next(v for v in MMA if v.values["block_kv"] == 128)
+    long = {"batch": 16, "kv_len": 16384}
+
+    def splits(**changes: int) -> int:
+        return plan_decode(shape(**long, **changes), variant, "", sm_count=132).num_splits
+
+    assert splits() == splits(total_kv_len=16 * 16384) == 1
+    assert splits(total_kv_len=16 * 3350) > 1
+    ragged = plan_decode(shape(**long, total_kv_len=16 * 3350), variant, "", sm_count=132)
+    assert "at most 128 and on average 26.2 tiles" in ragged.reason
 
 
 def test_a_plan_says_its_grid_and_keeps_given_splits() -> None:
