@@ -229,6 +229,7 @@ def _read_arm(library: Library, slots: Slots, name: str, blocks_per_sm: int, dev
 
     enter, index = library.function(READ_KERNEL), library.index[name]
     threads = library.variant(name).block_threads
+    assert threads is not None
     enough = max(1, -(-slots.layout.size // (LOAD_BYTES * threads)))
     blocks = min(blocks_per_sm * device_sm_count, enough)
     checksum = torch.zeros(blocks, dtype=torch.int32, device=slots.raw[0].device)

@@ -16,13 +16,22 @@ CUDA_HOST_OPTIONS = "-Xcompiler=-fPIC,-fvisibility=hidden,-fno-gnu-unique"
 _BAD_IN_DEFINES = re.compile(r"[$`\n]|\\(?!,)")
 _BAD_IN_PATHS = re.compile(r"""[$`"\\\n]""")
 _BAD_BARE = re.compile(r"""[^\w.,:=/+@%^ -]""")
+_STANDARD = re.compile(r"--?std\b")
 HOST_OPTIONS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique")
 
 
 def cuda_command(
-    toolchain: Toolchain, flags: ResolvedFlags, *, arch: Arch, paths: Paths, source: str, output: str
+    toolchain: Toolchain,
+    flags: ResolvedFlags,
+    *,
+    arch: Arch,
+    paths: Paths,
+    source: str,
+    output: str,
+    before: Iterable[str] = ("csrc",),
+    behind: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """nvcc for one variant."""
+    """nvcc for one source; `before` and `behind` are include folders ahead of the flags' own and after them."""
     ptxas = (f"-Xptxas={','.join(flags.ptxas)}",) if flags.ptxas else ()
     host = toolchain.require_host()
     return _safe_for_nvcc(
@@ -30,10 +39,11 @@ def cuda_command(
             nvcc_program(toolchain, paths),
             *((f"-ccbin={paths.text(host.path)}",) if host.source == "CXX" else ()),
             *("-x", "cu", "-c", source, "-o", output),
-            *("-I", "csrc"),
-            "-std=c++17",
+            *(word for folder in before for word in ("-I", folder)),
+            *(() if any(_STANDARD.match(word) for word in flags.nvcc) else ("-std=c++17",)),
             CUDA_HOST_OPTIONS,
             *flags.nvcc,
+            *(word for folder in behind for word in ("-I", folder)),
             *ptxas,
             *arch.gencode,
             *(word.replace(",", "\\,") for word in define_options(flags.defines)),  # nvcc splits values at commas
@@ -77,6 +87,23 @@ def link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool, tvm_library:
     if tvm_library:
         words += [paths.text(tvm_library)]
     return checked((*words, *_runtime_words(toolchain, paths, cuda)))
+
+
+def device_link_command(toolchain: Toolchain, *, arch: Arch, paths: Paths) -> tuple[str, ...]:
+    """nvcc for a library of relocatable code, as link_command: it links the device code first."""
+    nvcc = toolchain.require_nvcc()
+    host = toolchain.require_host()
+    return _safe_for_nvcc(
+        (
+            nvcc_program(toolchain, paths),
+            *((f"-ccbin={paths.text(host.path)}",) if host.source == "CXX" else ()),
+            *("-shared", "-o", "{out}", "--options-file={objects}"),
+            *arch.gencode,
+            *("-Xcompiler=-fPIC", "-Xlinker=--exclude-libs,ALL"),
+            *(f"-L{paths.text(folder)}" for folder in nvcc.library_dirs),
+            *("-lcudadevrt", "-lcudart_static", "-ldl", "-lpthread", "-lrt"),
+        )
+    )
 
 
 def runner_link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class Edge:
 
     @property
     def group(self) -> str:
-        """`binding`, `emulator` or `runner`; empty for a variant."""
+        """`binding`, `emulator`, `helper`, `program` or `runner`; empty for a variant."""
         return "" if self.variant else self.name.rpartition("/")[0]
 
     @property
@@ -74,7 +74,8 @@ class Link:
 
     def taken(self, edges: Iterable[Edge]) -> Iterator[Edge]:
         """Its edges."""
-        return (edge for edge in edges if not edge.group or edge.group in self.groups)
+        kept = (edge for edge in edges if edge.variant is None or edge.variant.kernel.link)
+        return (edge for edge in kept if not edge.group or edge.group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)

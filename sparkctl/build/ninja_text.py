@@ -12,6 +12,7 @@ from sparkctl.errors import UsageError
 LAUNCHER = '${SPARKCTL_CCACHE:+"$SPARKCTL_CCACHE"}'  # from the environment: a cache that comes or goes rebuilds nothing
 LINK_NAME = "link"
 RUNNER_LINK_NAME = "link-runner"
+OBJECTS = "--options-file={objects}"  # as nvcc takes a response file; g++ takes @{objects}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ def ninja_text(file: NinjaFile) -> str:
         lines += _compile_lines(edge, file.salts[edge.name], edge.name in file.heavy)
     for link in file.links:
         lines += _link_lines(link, file.edges)
-    lines.append(f"default {' '.join(escape_path(link.output) for link in file.links)}")
+    taken = {edge.name for link in file.links for edge in link.taken(file.edges)}
+    alone = [edge.output for edge in file.edges if edge.name not in taken]
+    lines.append(f"default {' '.join(map(escape_path, [*(link.output for link in file.links), *alone]))}")
     return "\n".join(lines) + "\n"
 
 
@@ -81,7 +84,12 @@ def link_shell(link: Link, objects: Sequence[str] | None = None) -> str:
 
 def link_words(link: Link, objects: Sequence[str] | None = None) -> tuple[str, ...]:
     """The link as it runs. ninja leaves the response file there when it fails."""
-    places = {"{out}": [_draft(link)], "@{objects}": [f"@{link.output}.rsp"] if objects is None else objects}
+    response = f"{link.output}.rsp"
+    places = {
+        "{out}": [_draft(link)],
+        "@{objects}": [f"@{response}"] if objects is None else objects,
+        OBJECTS: [f"--options-file={response}"] if objects is None else objects,
+    }
     return tuple(other for word in link.argv for other in places.get(word, [word]))
 
 

@@ -94,7 +94,7 @@ def verify_archs(plan: BuildPlan) -> None:
 def _describe(plan: BuildPlan, edge: Edge, variant: Variant) -> BuiltVariant:
     usage = _main_entry(plan.root / edge.log) if edge.log else None
     blocks = None
-    if usage and usage.registers is not None:
+    if usage and usage.registers is not None and variant.block_threads is not None and not usage.relocatable:
         blocks = occupancy(
             plan.arch,
             threads=variant.block_threads,

@@ -34,14 +34,19 @@ def path_text(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
-def plan_paths(toolchain: Toolchain, *, root: Path, build_root: Path) -> Paths:
-    """The toolkit's link is named by its content, so that moving it changes no command."""
+def plan_paths(toolchain: Toolchain, *, root: Path, build_root: Path, csrc: Path | None = None) -> Paths:
+    """The toolkit's link is named by its content, so that moving it changes no command.
+
+    `csrc` is sparkctl's, for a project that compiles with it.
+    """
     folder = build_root / LINKS_NAME
     links = [(folder / "tvm_ffi", tvm_folder())]
     if toolchain.nvcc:
         links.append((folder / f"toolkit-{toolchain.nvcc.identity[:8]}", toolchain.nvcc.root))
     elif toolchain.cuda_include_dirs:
         links.append((folder / "toolkit-headers", toolchain.cuda_include_dirs[0].parent))
+    if csrc is not None:
+        links.append((folder / "csrc", csrc))
     return Paths(root, tuple(links))
 
 

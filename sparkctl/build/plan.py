@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkctl.arch import Arch
-from sparkctl.build.commands import cuda_command, host_command, link_command
+from sparkctl.build.commands import cuda_command, device_link_command, host_command, link_command
+from sparkctl.build.folders import cuda_includes, emulator_folder, emulator_includes, own_csrc
+from sparkctl.build.helpers import common_flags, helper_name, is_relocatable
 from sparkctl.build.model import BuildPlan, Edge, Link
 from sparkctl.build.ninja_text import LINK_NAME
 from sparkctl.build.paths import Paths, path_text, plan_paths, tvm_folder, tvm_include_dirs
@@ -18,9 +20,9 @@ from sparkctl.build.sanitize import Sanitizer, instrumentation, sanitizer_define
 from sparkctl.build.standalone import require_runner_sources, runner_defines, runner_link
 from sparkctl.errors import UsageError
 from sparkctl.registry import resolve_flags, runs_on, span_variants
-from sparkctl.registry.model import Registry, Variant
+from sparkctl.registry.model import Registry, ResolvedFlags, Variant
 from sparkctl.registry.resolve import find_profile
-from sparkctl.registry.values import ENVIRONMENT_PREFIX, canonical_values, environment_values, tokens_for
+from sparkctl.registry.values import ENVIRONMENT_PREFIX, canonical_values, environment_values
 from sparkctl.runtime.locate import build_root_of
 from sparkctl.runtime.manifest import Backend
 from sparkctl.toolchain import Toolchain
@@ -96,7 +98,9 @@ def plan_build(
         sets=sets or {},
         toolchain=toolchain,
         environ=environ,
-        paths=plan_paths(toolchain, root=registry.root, build_root=build_root),
+        paths=plan_paths(
+            toolchain, root=registry.root, build_root=build_root, csrc=own_csrc() if registry.emulator else None
+        ),
         objects=path_text(folder / "obj", registry.root),
         runner=runner,
         sanitizer=sanitizer,
@@ -124,7 +128,12 @@ def plan_build(
         build_root=build_root,
         edges=tuple(edge for name, edge in edges.items() if name in chosen) + support,
         spare={name: edge for name, edge in edges.items() if name not in chosen},
-        links=_links(setting, folder, has_bindings=any(edge.group == "binding" for edge in support)),
+        links=_links(
+            setting,
+            folder,
+            has_bindings=any(edge.group == "binding" for edge in support),
+            relocatable=any(is_relocatable(edge.argv) for edge in (*edges.values(), *support)),
+        ),
         paths=setting.paths,
         compiler=_compiler_text(toolchain, backend),
         compiler_identity=_compiler_identity(toolchain, backend, environ),
@@ -175,16 +184,28 @@ def _variant_edge(setting: _Setting, variant: Variant) -> Edge:
     source = variant.kernel.source
     output = f"{setting.objects}/{variant.name}.o"
     if setting.backend == "cuda":
-        argv = cuda_command(
-            setting.toolchain, flags, arch=setting.arch, paths=setting.paths, source=source, output=output
-        )
+        argv = _cuda_argv(setting, source, output, flags)
         return Edge(variant.name, variant, source, output, f"{setting.objects}/{variant.name}.ptxas", argv)
     options = (*flags.host, *instrumentation(setting.sanitizer))
     argv = _host_argv(setting, source, output, options, flags.defines, ())
     return Edge(variant.name, variant, source, output, None, argv)
 
 
-def _links(setting: _Setting, folder: Path, *, has_bindings: bool) -> tuple[Link, ...]:
+def _cuda_argv(setting: _Setting, source: str, output: str, flags: ResolvedFlags) -> tuple[str, ...]:
+    before, behind = cuda_includes(setting.registry, setting.paths)
+    return cuda_command(
+        setting.toolchain,
+        flags,
+        arch=setting.arch,
+        paths=setting.paths,
+        source=source,
+        output=output,
+        before=before,
+        behind=behind,
+    )
+
+
+def _links(setting: _Setting, folder: Path, *, has_bindings: bool, relocatable: bool) -> tuple[Link, ...]:
     if setting.program:
         return (program_link(setting.toolchain, setting.paths, folder, setting.program),)
     if setting.sanitizer:
@@ -192,13 +213,15 @@ def _links(setting: _Setting, folder: Path, *, has_bindings: bool) -> tuple[Link
     library = Link(
         LINK_NAME,
         path_text(folder / LIBRARY_NAME, setting.registry.root),
-        link_command(
+        device_link_command(setting.toolchain, arch=setting.arch, paths=setting.paths)
+        if relocatable
+        else link_command(
             setting.toolchain,
             paths=setting.paths,
             cuda=setting.backend == "cuda",
             tvm_library=tvm_folder() / "lib" / "libtvm_ffi.so" if has_bindings else None,
         ),
-        groups=("binding", "emulator"),
+        groups=("binding", "emulator", "helper"),
     )
     if not setting.runner:
         return (library,)
@@ -210,14 +233,17 @@ def _support_edges(setting: _Setting) -> Iterator[Edge]:
     root = setting.registry.root
     options, common = _support_flags(setting)
     alone = setting.sanitizer or setting.program
+    if setting.backend == "cuda":
+        yield from _helper_edges(setting)
     groups = [] if alone else [("binding", "bindings", tvm_include_dirs, common)]
     if setting.backend == "emulator":
         groups.append(("emulator", "emulator", tuple, common))
     if setting.runner:
         groups.append(("runner", "runner", tuple, {**common, **runner_defines(setting.arch, setting.backend)}))
     for group, folder, includes, defines in groups:
-        for path in sorted((root / "csrc" / folder).glob("*.cpp")):
-            source, output = path_text(path, root), f"{setting.objects}/{group}/{path.stem}.o"
+        sources = emulator_folder(setting.registry) if group == "emulator" else root / "csrc"
+        for path in sorted((sources / folder).glob("*.cpp")):
+            source, output = setting.paths.text(path), f"{setting.objects}/{group}/{path.stem}.o"
             argv = _host_argv(setting, source, output, options, defines, includes())
             yield Edge(f"{group}/{path.stem}", None, source, output, None, argv)
     if setting.program:
@@ -228,20 +254,19 @@ def _support_edges(setting: _Setting) -> Iterator[Edge]:
         yield Edge(f"program/{setting.program.stem}", None, source, output, None, argv)
 
 
+def _helper_edges(setting: _Setting) -> Iterator[Edge]:
+    """Sources without a kernel."""
+    flags = common_flags(setting.registry, setting.profile, setting.sets, setting.environ)
+    for source in setting.registry.helpers:
+        name = helper_name(source)
+        output = f"{setting.objects}/{name}.o"
+        argv = _cuda_argv(setting, source, output, flags)
+        yield Edge(name, None, source, output, f"{setting.objects}/{name}.ptxas", argv)
+
+
 def _support_flags(setting: _Setting) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """The profile, and the flags that reach every kernel."""
-    registry = setting.registry
-    profile = find_profile(registry, setting.profile)
-    values = {
-        **{name: flag.default for name, flag in registry.flags.items()},
-        **profile.set,
-        **environment_values(registry, setting.environ),
-        **canonical_values(registry, setting.sets, "--set"),
-    }
-    common = [flag for flag in registry.flags.values() if "*" in flag.affects]
-    options = [token for flag in common if flag.kind == "host" for token in tokens_for(flag, values[flag.name])]
-    defines = {flag.define: values[flag.name] for flag in common if flag.kind == "define" and flag.define}
-    return (*profile.host, *options), defines | dict(profile.define)
+    flags = common_flags(setting.registry, setting.profile, setting.sets, setting.environ)
+    return flags.host, flags.defines
 
 
 def _host_argv(
@@ -260,7 +285,7 @@ def _host_argv(
         output=output,
         options=options,
         defines={"SPARK_EMULATOR": "1", **sanitizer_defines(setting.sanitizer), **defines} if emulator else defines,
-        includes=("csrc/emulator", "csrc") if emulator else ("csrc",),
+        includes=emulator_includes(setting.registry, setting.paths) if emulator else ("csrc",),
         system_includes=(*system_includes, *setting.toolchain.require_cuda_headers()),
     )
 

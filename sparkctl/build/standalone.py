@@ -42,11 +42,15 @@ def runner_defines(arch: Arch, backend: Backend) -> dict[str, str]:
 def with_combines(registry: Registry, variants: Iterable[Variant]) -> list[Variant]:
     """The variants, and the combine of the same dtype and head_dim behind each decode: one cannot run without it."""
     wanted = {variant.name: variant for variant in variants}
-    decodes = [v for v in wanted.values() if v.kernel.family.endswith("decode")]
-    rows = {(v.value("dtype"), v.value("head_dim")) for v in decodes}
+    rows = {_row(v) for v in wanted.values() if v.kernel.family.endswith("decode")}
     combines = (v for k in registry.kernels.values() if k.family == "combine" for v in span_variants(k))
-    wanted |= {v.name: v for v in combines if (v.value("dtype"), v.value("head_dim")) in rows and v.name not in wanted}
+    wanted |= {v.name: v for v in combines if _row(v) in rows and v.name not in wanted}
     return list(wanted.values())
+
+
+def _row(variant: Variant) -> tuple[object, object]:
+    values = dict(variant.values)
+    return values.get("dtype"), values.get("head_dim")
 
 
 def runner_link(toolchain: Toolchain, paths: Paths, folder: Path, *, backend: Backend) -> Link:

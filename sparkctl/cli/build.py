@@ -92,7 +92,7 @@ def build(
     plans = _plans(
         registry,
         kernels or (),
-        archs=choose_archs(arch, toolchain, backend=backend),
+        archs=choose_archs(arch, toolchain, backend=backend, registry=registry),
         backend=backend,
         profile=profile,
         sets=parse_sets(registry, sets or ()),

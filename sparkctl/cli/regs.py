@@ -133,7 +133,7 @@ def regs(
     toolchain = find_toolchain(environ=os.environ)
     selected = Selected(
         patterns=tuple(kernels or ()),
-        archs=choose_archs(arch, toolchain),
+        archs=choose_archs(arch, toolchain, registry=registry),
         where=parse_where(where, head_dim, dtype),
         profile=profile,
         sets=parse_sets(registry, sets or ()),

@@ -59,7 +59,7 @@ def show_code(
     options = CodeOptions(
         form=form,
         patterns=tuple(kernels),
-        archs=choose_archs(arch, toolchain),
+        archs=choose_archs(arch, toolchain, registry=registry),
         where=parse_where(*where),
         profile=profile,
         sets=parse_sets(registry, sets),

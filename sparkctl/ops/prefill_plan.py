@@ -60,6 +60,7 @@ def serves_prefill(variant: BuiltVariant, page_size: int | None) -> bool:
 def rows_per_cta(variant: BuiltVariant) -> int:
     """Packed query rows of a CTA, as the kernels have them (csrc/prefill)."""
     if variant.kernel == SCALAR_KERNEL:
+        assert variant.block_threads is not None  # of our own kernels flags.yaml says it
         return variant.block_threads // int(variant.values["lanes"])
     return 128 if int(variant.values["head_dim"]) <= 128 else 64
 

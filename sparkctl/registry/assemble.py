@@ -7,6 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from sparkctl.arch import Arch, parse_arch
 from sparkctl.errors import UsageError
 from sparkctl.registry.assemble_kernel import assemble_kernel
 from sparkctl.registry.assemble_profile import IDENTIFIER, assemble_profiles
@@ -41,9 +42,22 @@ def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems, *, str
         }
         kernels[name] = assemble_kernel(name, kernel, sets, arch_sets, problems)
     _check_sources(spec, file.parent, problems, strict)
+    _check_helpers(spec, file.parent, problems)
     _check_macros(flags, kernels, problems)
     suites = assemble_suites(spec.suites, problems)
-    return Registry(file, file.parent, spec.naming, profiles, flags, kernels, suites)
+    archs = _read_archs(spec.archs, problems)
+    return Registry(
+        path=file,
+        root=file.parent,
+        naming=spec.naming,
+        archs=archs,
+        emulator=spec.emulator,
+        helpers=tuple(spec.helpers),
+        profiles=profiles,
+        flags=flags,
+        kernels=kernels,
+        suites=suites,
+    )
 
 
 def _assemble_flag(name: str, spec: FlagSpec, registry: RegistrySpec, problems: Problems) -> Flag:
@@ -157,6 +171,30 @@ def _check_sources(spec: RegistrySpec, root: Path, problems: Problems, strict: b
         elif strict and not target.is_file():
             known = [str(file.relative_to(root)) for file in sorted((root / "csrc").glob("**/*.cu"))]
             problems.add(where, f"no such file '{kernel.source}'", did_you_mean(kernel.source, known))
+
+
+def _check_helpers(spec: RegistrySpec, root: Path, problems: Problems) -> None:
+    taken = {(root / kernel.source).resolve(): f"the source of '{name}'" for name, kernel in spec.kernels.items()}
+    for index, helper in enumerate(spec.helpers):
+        where: KeyPath = ("helpers", index)
+        target = (root / helper).resolve()
+        if target in taken:
+            problems.add(where, f"'{helper}' is already {taken[target]}")
+        elif not target.is_relative_to(root.resolve()):
+            problems.add(where, f"'{helper}' is outside the project")
+        elif not target.is_file():
+            problems.add(where, f"no such file '{helper}'")
+        taken[target] = "a helper"
+
+
+def _read_archs(names: Iterable[str], problems: Problems) -> tuple[Arch, ...]:
+    archs: dict[Arch, None] = {}
+    for index, name in enumerate(names):
+        try:
+            archs[parse_arch(name)] = None
+        except UsageError as error:
+            problems.add_error(("archs", index), error)
+    return tuple(archs)
 
 
 def _check_macros(flags: Mapping[str, Flag], kernels: Mapping[str, Kernel], problems: Problems) -> None:

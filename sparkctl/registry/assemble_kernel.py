@@ -50,9 +50,10 @@ def assemble_kernel(
         min_arch=_read_arch(str(spec.min_arch), (*path, "min_arch"), problems),
         axes=tuple(_assemble_axis(axis, values, (*path, "axes", axis), problems) for axis, values in spec.axes.items()),
         require=tuple(spec.require),
-        block=str(spec.block),
+        block=None if spec.block is None else str(spec.block),
         dynamic_smem=str(spec.dynamic_smem),
         accepts=_read_ranges(spec.accepts, (*path, "accepts"), problems),
+        link=spec.link,
         set=sets,
         arch_set=arch_sets,
         nvcc={arch: tuple(tokens) for arch, tokens in spec.nvcc.items()},
@@ -126,7 +127,7 @@ def _check_points(kernel: Kernel, path: KeyPath, problems: Problems) -> None:
         problems.add((*path, "require"), "no point of the axes is left")
     names: set[str] = set()
     for variant in variants:
-        if not 1 <= variant.block_threads <= MAX_BLOCK:
+        if variant.block_threads is not None and not 1 <= variant.block_threads <= MAX_BLOCK:
             problems.add(
                 (*path, "block"), f"{variant.block_threads} threads at {variant.name}; 1..{MAX_BLOCK} can launch"
             )
@@ -162,4 +163,5 @@ def _rules(kernel: Kernel, path: KeyPath) -> list[tuple[KeyPath, str]]:
 
 
 def _sizes(kernel: Kernel, path: KeyPath) -> list[tuple[KeyPath, str]]:
-    return [((*path, "block"), kernel.block), ((*path, "dynamic_smem"), kernel.dynamic_smem)]
+    sizes: list[tuple[KeyPath, str]] = [] if kernel.block is None else [((*path, "block"), kernel.block)]
+    return [*sizes, ((*path, "dynamic_smem"), kernel.dynamic_smem)]

@@ -99,9 +99,10 @@ class Kernel:
     min_arch: Arch
     axes: tuple[Axis, ...]
     require: tuple[str, ...]  # formulas over axes: a point where one is false is no variant
-    block: str  # formula over axes: threads per block
+    block: str | None  # formula over axes: threads per block; None where nobody says
     dynamic_smem: str  # formula over axes: bytes
     accepts: Mapping[str, Range]
+    link: bool  # whether its objects are part of the library
     set: Mapping[str, str]  # flag values for this kernel
     arch_set: Mapping[str, Mapping[str, str]]  # arch name -> flag values
     nvcc: Mapping[str, tuple[str, ...]]  # arch name, or "*" -> extra tokens
@@ -120,7 +121,7 @@ class Variant:
     kernel: Kernel
     values: tuple[tuple[str, AxisValue], ...]
     name: str
-    block_threads: int
+    block_threads: int | None  # None where flags.yaml has no block for its kernel
     dynamic_smem_bytes: int
 
     def value(self, axis: str) -> AxisValue:
@@ -146,6 +147,9 @@ class Registry:
     path: Path
     root: Path  # the project: the folder that holds flags.yaml
     naming: str | None
+    archs: tuple[Arch, ...]  # what to build for where nothing else says; empty: this machine's GPUs, else sm_90
+    emulator: bool  # kernels are written with the headers that come with sparkctl, so that its emulator runs them
+    helpers: tuple[str, ...]  # sources without a kernel, compiled and linked into each library
     profiles: Mapping[str, Profile]
     flags: Mapping[str, Flag]
     kernels: Mapping[str, Kernel]

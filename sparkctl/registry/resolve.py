@@ -146,7 +146,8 @@ def _flag_defines(flags: list[Flag], values: Mapping[str, str]) -> dict[str, str
 
 def _variant_defines(variant: Variant) -> dict[str, str]:
     defines = {f"SPARK_{axis.upper()}": str(value) for axis, value in variant.values}
-    defines["SPARK_BLOCK"] = str(variant.block_threads)
+    if variant.block_threads is not None:
+        defines["SPARK_BLOCK"] = str(variant.block_threads)
     defines["SPARK_DYNAMIC_SMEM"] = str(variant.dynamic_smem_bytes)
     defines["SPARK_VARIANT"] = variant.name
     for name, accepted in variant.kernel.accepts.items():

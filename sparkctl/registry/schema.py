@@ -108,11 +108,14 @@ class KernelSpec(Spec):
     min_arch: Annotated[Value, Field(description="The oldest arch it compiles for, such as sm_80.")]
     axes: Annotated[dict[StrictStr, AxisSpec], Field(description="Compile-time parameters, in name order.")] = {}
     require: Annotated[Tokens, Field(description="Formulas over axes; a point where one is 0 is no variant.")] = []
-    block: Annotated[Value, Field(description="Threads per block: a number or a formula over axes.")]
+    block: Annotated[
+        Value | None, Field(description="Threads per block: a number or a formula over axes; left out: not known.")
+    ] = None
     dynamic_smem: Annotated[Value, Field(description="Dynamic shared memory in bytes: a number or a formula.")] = 0
     accepts: Annotated[
         dict[StrictStr, Value], Field(description="Run-time values it takes, as ranges: 1..64, 0..")
     ] = {}
+    link: Annotated[StrictBool, Field(description="Whether its objects are part of the library.")] = True
     set: Annotated[Assignments, Field(description="Flag values of this kernel.")] = {}
     arch: Annotated[dict[StrictStr, Assignments], Field(description="Flag values per arch.")] = {}
     nvcc: Annotated[dict[StrictStr, Options], Field(description="Further nvcc options per arch, '*' for all.")] = {}
@@ -129,6 +132,15 @@ class SuiteSpec(Spec):
 class RegistrySpec(Spec):
     version: Annotated[Literal[1], BeforeValidator(_whole_version), Field(description="The version of this grammar.")]
     naming: Annotated[StrictStr | None, Field(description="A regular expression that kernel names match.")] = None
+    archs: Annotated[
+        Tokens, Field(description="What to build for without --arch. Default: this machine's GPUs, else sm_90.")
+    ] = []
+    emulator: Annotated[
+        StrictBool, Field(description="Whether kernels are written with the headers that come with sparkctl.")
+    ] = False
+    helpers: Annotated[
+        Tokens, Field(description=".cu files without a kernel, compiled and linked into each library.")
+    ] = []
     profiles: Annotated[dict[StrictStr, ProfileSpec], Field(min_length=1, description="Sets of compiler options.")]
     flags: Annotated[dict[StrictStr, FlagSpec], Field(description="What can be switched.")] = {}
     kernels: Annotated[dict[StrictStr, KernelSpec], Field(description="The kernels.")] = {}

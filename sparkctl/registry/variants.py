@@ -69,7 +69,7 @@ def _variant(kernel: Kernel, point: Mapping[str, AxisValue]) -> Variant:
         kernel=kernel,
         values=tuple(point.items()),
         name=".".join([kernel.name, *parts]),
-        block_threads=evaluate(kernel.block, point),
+        block_threads=None if kernel.block is None else evaluate(kernel.block, point),
         dynamic_smem_bytes=evaluate(kernel.dynamic_smem, point),
     )
 

@@ -75,7 +75,8 @@ def _variant_rows(entry: KernelEntry) -> RenderableType:
     for variant in entry.variants:
         built = [f"{one.backend} {one.arch} {one.profile}" for one in entry.built if variant.name in one.variants]
         smem = f"{variant.dynamic_smem_bytes} B"
-        table.add_row(variant.name, str(variant.block_threads), smem, ", ".join(_unique(built)) or "-")
+        threads = "–" if variant.block_threads is None else str(variant.block_threads)
+        table.add_row(variant.name, threads, smem, ", ".join(_unique(built)) or "-")
     return indented(table, above=1)
 
 

@@ -15,16 +15,19 @@ from sparkctl.runtime.manifest import MANIFEST_NAME, Backend
 from sparkctl.toolchain.memory import user_cache_folder
 
 BUILD_DIR_VARIABLE = "SPARKCTL_BUILD_DIR"
+OTHER_BUILDS = ("CMakeCache.txt", "meson-info", "build.ninja", "Makefile")  # what CMake, Meson and make leave there
 DEFAULT_EMULATOR_ARCH = "sm_90"
 PACKAGE = Path(sparkctl.__file__).resolve().parent
 
 
 def build_root_of(project: Path, environ: Mapping[str, str]) -> Path:
-    """Where a project is built: $SPARKCTL_BUILD_DIR, else its `build`; in the user's cache for the wheel's own copy."""
+    """Where a project is built: $SPARKCTL_BUILD_DIR, else its `build`, or `build-sparkctl` where that is another build
+    system's; in the user's cache for the wheel's own copy."""
     if chosen := environ.get(BUILD_DIR_VARIABLE):
         return Path(chosen).expanduser().absolute()
     if PACKAGE not in project.resolve().parents:
-        return project / "build"
+        taken = any((project / "build" / mark).exists() for mark in OTHER_BUILDS)
+        return project / ("build-sparkctl" if taken else "build")
     digest = hashlib.blake2b(str(project).encode(), digest_size=6).hexdigest()
     return user_cache_folder(environ) / "builds" / digest
 

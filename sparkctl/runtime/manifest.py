@@ -23,7 +23,7 @@ class BuiltVariant:
     family: str
     values: dict[str, int | str]
     accepts: dict[str, tuple[int, int | None]]
-    block_threads: int
+    block_threads: int | None  # None where flags.yaml does not say
     dynamic_smem_bytes: int
     static_smem_bytes: int | None
     registers: int | None

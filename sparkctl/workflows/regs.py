@@ -8,11 +8,13 @@ from pathlib import Path
 
 from sparkctl.arch import Arch, limits_for
 from sparkctl.build import Progress, plan_build, raise_failures, run_build
+from sparkctl.build.helpers import is_relocatable
 from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.registry import Registry, Variant, runs_on, select_variants
 from sparkctl.resources import compare_with_object, parse_ptxas, parse_resource_usage
 from sparkctl.toolchain import Toolchain, run_tool
 from sparkctl.workflows.regs_model import KernelReport, LeftOut, RegsReport, report_kernel, subject_of
+from sparkctl.workflows.regs_inputs import relocatable
 from sparkctl.workflows.tested import LastTest, LastTests
 
 
@@ -57,6 +59,7 @@ def report_regs(
     raise_failures(run_build(plans, progress=progress))
     folders = {plan.arch: plan.folder for plan in plans}
     runs = {arch: {variant.name for variant in variants} for arch, variants in wanted.items()}
+    open_ended = {plan.arch: {e.name for e in plan.edges if is_relocatable(e.argv)} for plan in plans}
     tests = LastTests(registry, environ)
     return RegsReport(
         compiler=f"nvcc {nvcc.version}",
@@ -68,7 +71,13 @@ def report_regs(
             for variant in selected
             for arch, folder in folders.items()
             if variant.name in runs[arch]
-            for row in read_variant(folder, variant, arch, tests.of(variant.name, arch, profile, sets or {}))
+            for row in read_variant(
+                folder,
+                variant,
+                arch,
+                tests.of(variant.name, arch, profile, sets or {}),
+                open_ended=variant.name in open_ended[arch],
+            )
         ),
         left_out=tuple(
             LeftOut(variant, arch, why_left_out(variant, arch))
@@ -80,9 +89,12 @@ def report_regs(
 
 
 def read_variant(
-    folder: Path, variant: Variant, arch: Arch, tested: LastTest | None = None
+    folder: Path, variant: Variant, arch: Arch, tested: LastTest | None = None, *, open_ended: bool = False
 ) -> tuple[KernelReport, ...]:
-    """The report of one built variant: one row per entry function of its log. WorkFailed names an unusable log."""
+    """The report of one built variant: one row per entry function of its log. WorkFailed names an unusable log.
+
+    `open_ended`: compiled with -rdc, so that the device linker decides on shared memory.
+    """
     path = folder / "obj" / f"{variant.name}.ptxas"
     try:
         usages = parse_ptxas(path.read_text(encoding="utf-8", errors="replace"))
@@ -91,9 +103,12 @@ def read_variant(
     except WorkFailed as error:
         raise WorkFailed(f"{path}: {error.message}", hint=error.hint) from error
     usages = tuple(usage for usage in usages if usage.arch in (arch.name, None))
+    if open_ended:
+        usages = tuple(relocatable(usage) for usage in usages)
     entries = [usage for usage in usages if usage.is_entry]
     if not entries:
-        raise WorkFailed(f"{path}: no kernel for {arch.name} in it", hint="sparkctl build writes it again")
+        hint = f"does {variant.kernel.source} hold a kernel? one without is listed under helpers"
+        raise WorkFailed(f"{path}: no kernel for {arch.name} in it", hint=hint)
     calls = tuple(usage for usage in usages if not usage.is_entry)
     return tuple(
         report_kernel(subject_of(variant, tested, entry if len(entries) > 1 else None), arch, entry, calls, path)

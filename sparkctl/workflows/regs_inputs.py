@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from sparkctl.arch import Arch, parse_arch
+from sparkctl.build.helpers import is_relocatable
 from sparkctl.errors import MissingTool, SparkctlError, UsageError, WorkFailed
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry.suggest import did_you_mean
@@ -26,7 +27,6 @@ SUFFIXES = (*SOURCES, ".o", ".obj", ".so", ".a", ".cubin", ".fatbin", ".log", ".
 MAGIC = (b"\x7fELF", b"!<arch>\n", b"\x50\xed\x55\xba")  # an object or cubin, a library of them, a fatbin
 _CUBIN = re.compile(r"\.(?P<arch>sm_\w+)\.cubin$")
 _ELF_RELOCATABLE = b"\x01\x00"  # ET_REL in e_type
-_RDC = re.compile(r"(?<!\S)(?:-dc|--device-c|(?:-rdc|--relocatable-device-code)[= ]true)(?!\S)")
 LONGEST_LINE = 1 << 16  # of a log; the rest of a longer one is passed over
 COMPILE_TIMEOUT_S = 600
 
@@ -174,7 +174,7 @@ def compile_source(
     for log in logs:
         refuse_failure(log.splitlines())
         usages += parse_lines(line + "\n" for line in log.split("\n"))
-    return tuple(relocatable(usage) if _RDC.search(" ".join(options.nvcc)) else usage for usage in usages)
+    return tuple(relocatable(usage) if is_relocatable(options.nvcc) else usage for usage in usages)
 
 
 def _compile(

@@ -119,6 +119,6 @@ def written_plan(root: Path) -> Callable[..., Any]:
             log = folder / "obj" / f"{variant.name}.ptxas"
             if not log.exists():
                 log.write_text(log_text(variant.name, arch.name), encoding="utf-8")
-        return SimpleNamespace(arch=arch, folder=folder)
+        return SimpleNamespace(arch=arch, folder=folder, edges=())
 
     return plan

@@ -95,7 +95,7 @@ define  SPARK_CHECKS=1                       profile debug  flags.yaml:11
 CHECK_VERBOSE = """\
 ok      every kernel's name matches the naming pattern
 ok      every entry has its source
-ok      every source under csrc/ has its entry
+ok      every source has its entry
 ok      every kernel has test cases
 ok      every flag changes something
 ok      every axis is read by a source
@@ -217,7 +217,7 @@ FINDINGS: list[tuple[str, str, str, dict[str, str], str, str | None]] = [
         "",
         SOURCES | {"three": ""},
         "project: csrc/three.cu belongs to no kernel",
-        "add an entry under kernels, or remove it",
+        "add an entry under kernels, list it under helpers, or remove it",
     ),
     (
         "unused-flag",

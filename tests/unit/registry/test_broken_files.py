@@ -72,7 +72,6 @@ TOGETHER: list[tuple[list[tuple[str, str]], list[str]]] = [
         [("kind: nvcc", "kind: nvccc"), ("block: 2 *", "blokc: 2 *"), ("min_arch: sm_80", "min_arch: sm_8x")],
         [
             "flags.yaml:15: key flags.fast.kind: 'nvccc' is not one of runtime, define, nvcc, ptxas, host",
-            "flags.yaml:29: key kernels.k_one: needs 'block'",
             "flags.yaml:33: key kernels.k_one.min_arch: arch 'sm_8x' is not understood",
             "flags.yaml:39: key kernels.k_one.blokc: unknown key 'blokc'",
         ],
