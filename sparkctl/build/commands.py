@@ -12,6 +12,8 @@ from sparkctl.errors import UsageError
 from sparkctl.registry.model import ResolvedFlags
 from sparkctl.toolchain import Toolchain
 
+OUT = "{out}"
+OBJECTS = "--options-file={objects}"  # as nvcc takes a response file; g++ takes @{objects}
 CUDA_HOST_OPTIONS = "-Xcompiler=-fPIC,-fvisibility=hidden,-fno-gnu-unique"
 _BAD_IN_DEFINES = re.compile(r"[$`\n]|\\(?!,)")
 _BAD_IN_PATHS = re.compile(r"""[$`"\\\n]""")
@@ -97,7 +99,7 @@ def device_link_command(toolchain: Toolchain, *, arch: Arch, paths: Paths) -> tu
         (
             nvcc_program(toolchain, paths),
             *((f"-ccbin={paths.text(host.path)}",) if host.source == "CXX" else ()),
-            *("-shared", "-o", "{out}", "--options-file={objects}"),
+            *("-shared", "-o", "{out}", OBJECTS),
             *arch.gencode,
             *("-Xcompiler=-fPIC", "-Xlinker=--exclude-libs,ALL"),
             *(f"-L{paths.text(folder)}" for folder in nvcc.library_dirs),
@@ -134,6 +136,8 @@ def _safe_for_nvcc(argv: tuple[str, ...]) -> tuple[str, ...]:
     """nvcc runs its stages through a shell: defines and paths in double quotes, where `$(…)`, backticks and
     backslashes still act, and what -Xptxas, -Xcompiler and the like pass on without any."""
     for before, word in zip(("", *argv), argv, strict=False):
+        if word in (OUT, OBJECTS):  # filled in by the ninja text, with paths that were looked at
+            continue
         is_path = before in ("-c", "-o", "-MF") or word == argv[0]
         bad = _BAD_IN_DEFINES if word.startswith("-D") else _BAD_IN_PATHS if is_path else _BAD_BARE
         if found := bad.search(word):

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparkctl.build.commands import OBJECTS
 from sparkctl.build.model import Edge, Link
 from sparkctl.errors import UsageError
 
 LAUNCHER = '${SPARKCTL_CCACHE:+"$SPARKCTL_CCACHE"}'  # from the environment: a cache that comes or goes rebuilds nothing
 LINK_NAME = "link"
 RUNNER_LINK_NAME = "link-runner"
-OBJECTS = "--options-file={objects}"  # as nvcc takes a response file; g++ takes @{objects}
 
 
 @dataclass(frozen=True, slots=True)

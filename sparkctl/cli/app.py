@@ -57,6 +57,7 @@ COMMANDS = (
     CommandRow("cache", "The compile cache: hits, size, savings; clear, prune."),
     CommandRow("doctor", "What this machine has and lacks, and what helps."),
     CommandRow("clean", "Remove what was built, never the cache."),
+    CommandRow("init", "A flags.yaml for a folder of your own .cu files."),
     CommandRow("flags", "The registry: show flags, explain their values, check the file."),
 )
 

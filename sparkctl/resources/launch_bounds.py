@@ -1,4 +1,4 @@
-"""Parses `cuobjdump -elf`: how many threads a block of each kernel may have, as __launch_bounds__ left it in the cubin."""
+"""Parses `cuobjdump -elf`: threads per block of each kernel, as __launch_bounds__ left them in the cubin."""
 
 from __future__ import annotations
 

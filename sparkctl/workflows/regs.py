@@ -13,8 +13,8 @@ from sparkctl.errors import MissingTool, UsageError, WorkFailed
 from sparkctl.registry import Registry, Variant, runs_on, select_variants
 from sparkctl.resources import compare_with_object, parse_ptxas, parse_resource_usage
 from sparkctl.toolchain import Toolchain, run_tool
-from sparkctl.workflows.regs_model import KernelReport, LeftOut, RegsReport, report_kernel, subject_of
 from sparkctl.workflows.regs_inputs import relocatable
+from sparkctl.workflows.regs_model import KernelReport, LeftOut, RegsReport, report_kernel, subject_of
 from sparkctl.workflows.tested import LastTest, LastTests
 
 

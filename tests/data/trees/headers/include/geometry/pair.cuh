@@ -1,0 +1,5 @@
+#pragma once
+
+struct Pair {
+  float x, y;
+};

@@ -1,0 +1,3 @@
+#pragma once
+
+__device__ float mix(float a, float b, float t);
