@@ -192,14 +192,14 @@ def _export(folder: Path, names: Sequence[str], every: int, jobs: int) -> list[P
 def _export_variant(folder: Path, every: int, name: str) -> list[Path]:
     """Case files of one variant, in a process of its own."""
     from sparkctl.registry import find_project, load_registry, select_variants
-    from sparkctl.testing.cases import cases_for, kernels_with_cases
+    from sparkctl.testing.cases import cases_for, has_cases
     from sparkctl.testing.export import recorder_for, refusal
     from sparkctl.testing.results import Selection
     from sparkctl.workflows.export import write_case
 
     registry = load_registry(find_project(ROOT) / "flags.yaml")
     (variant,) = select_variants(registry, (name,))
-    if variant.kernel.name not in kernels_with_cases():
+    if not has_cases(variant.kernel):
         return []
     cases = [case for case in cases_for(variant, "quick") if not refusal(case)][::every]
     selection = Selection(variant, tuple(cases))

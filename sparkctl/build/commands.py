@@ -91,7 +91,9 @@ def link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool, tvm_library:
     return checked((*words, *_runtime_words(toolchain, paths, cuda)))
 
 
-def device_link_command(toolchain: Toolchain, *, arch: Arch, paths: Paths) -> tuple[str, ...]:
+def device_link_command(
+    toolchain: Toolchain, *, arch: Arch, paths: Paths, tvm_library: Path | None
+) -> tuple[str, ...]:
     """nvcc for a library of relocatable code, as link_command: it links the device code first."""
     nvcc = toolchain.require_nvcc()
     host = toolchain.require_host()
@@ -102,6 +104,7 @@ def device_link_command(toolchain: Toolchain, *, arch: Arch, paths: Paths) -> tu
             *("-shared", "-o", "{out}", OBJECTS),
             *arch.gencode,
             *("-Xcompiler=-fPIC", "-Xlinker=--exclude-libs,ALL"),
+            *((paths.text(tvm_library),) if tvm_library else ()),
             *(f"-L{paths.text(folder)}" for folder in nvcc.library_dirs),
             *("-lcudadevrt", "-lcudart_static", "-ldl", "-lpthread", "-lrt"),
         )

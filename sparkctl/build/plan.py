@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparkctl.arch import Arch
 from sparkctl.build.commands import cuda_command, device_link_command, host_command, link_command
-from sparkctl.build.folders import cuda_includes, emulator_folder, emulator_includes, own_csrc
+from sparkctl.build.folders import cuda_includes, host_includes, own_csrc, support_sources, takes_own_csrc
 from sparkctl.build.helpers import common_flags, helper_name, is_relocatable
 from sparkctl.build.model import BuildPlan, Edge, Link
 from sparkctl.build.ninja_text import LINK_NAME
@@ -99,7 +99,7 @@ def plan_build(
         toolchain=toolchain,
         environ=environ,
         paths=plan_paths(
-            toolchain, root=registry.root, build_root=build_root, csrc=own_csrc() if registry.emulator else None
+            toolchain, root=registry.root, build_root=build_root, csrc=own_csrc() if takes_own_csrc(registry) else None
         ),
         objects=path_text(folder / "obj", registry.root),
         runner=runner,
@@ -210,16 +210,17 @@ def _links(setting: _Setting, folder: Path, *, has_bindings: bool, relocatable: 
         return (program_link(setting.toolchain, setting.paths, folder, setting.program),)
     if setting.sanitizer:
         return (runner_link(setting.toolchain, setting.paths, folder, backend=setting.backend),)
+    tvm_library = tvm_folder() / "lib" / "libtvm_ffi.so" if has_bindings else None
     library = Link(
         LINK_NAME,
         path_text(folder / LIBRARY_NAME, setting.registry.root),
-        device_link_command(setting.toolchain, arch=setting.arch, paths=setting.paths)
+        device_link_command(setting.toolchain, arch=setting.arch, paths=setting.paths, tvm_library=tvm_library)
         if relocatable
         else link_command(
             setting.toolchain,
             paths=setting.paths,
             cuda=setting.backend == "cuda",
-            tvm_library=tvm_folder() / "lib" / "libtvm_ffi.so" if has_bindings else None,
+            tvm_library=tvm_library,
         ),
         groups=("binding", "emulator", "helper"),
     )
@@ -235,14 +236,13 @@ def _support_edges(setting: _Setting) -> Iterator[Edge]:
     alone = setting.sanitizer or setting.program
     if setting.backend == "cuda":
         yield from _helper_edges(setting)
-    groups = [] if alone else [("binding", "bindings", tvm_include_dirs, common)]
+    groups = [] if alone else [("binding", tvm_include_dirs, common)]
     if setting.backend == "emulator":
-        groups.append(("emulator", "emulator", tuple, common))
+        groups.append(("emulator", tuple, common))
     if setting.runner:
-        groups.append(("runner", "runner", tuple, {**common, **runner_defines(setting.arch, setting.backend)}))
-    for group, folder, includes, defines in groups:
-        sources = emulator_folder(setting.registry) if group == "emulator" else root / "csrc"
-        for path in sorted((sources / folder).glob("*.cpp")):
+        groups.append(("runner", tuple, {**common, **runner_defines(setting.arch, setting.backend)}))
+    for group, includes, defines in groups:
+        for path in support_sources(setting.registry, group):
             source, output = setting.paths.text(path), f"{setting.objects}/{group}/{path.stem}.o"
             argv = _host_argv(setting, source, output, options, defines, includes())
             yield Edge(f"{group}/{path.stem}", None, source, output, None, argv)
@@ -285,7 +285,7 @@ def _host_argv(
         output=output,
         options=options,
         defines={"SPARK_EMULATOR": "1", **sanitizer_defines(setting.sanitizer), **defines} if emulator else defines,
-        includes=emulator_includes(setting.registry, setting.paths) if emulator else ("csrc",),
+        includes=host_includes(setting.registry, setting.paths, emulator=emulator),
         system_includes=(*system_includes, *setting.toolchain.require_cuda_headers()),
     )
 

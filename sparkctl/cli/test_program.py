@@ -12,6 +12,7 @@ from sparkctl.cli.options import CliContext, load_project
 from sparkctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from sparkctl.registry import Registry
     from sparkctl.workflows.program import ProgramOptions
 
 
@@ -46,7 +47,7 @@ def test_program(cli: CliContext, options: ProgramOptions, *, json: bool) -> Non
     from sparkctl.render.program import program_json, show_program
     from sparkctl.workflows.program import run_program
 
-    registry = load_project(cli)
+    registry = _with_program_header(load_project(cli))
     progress = ConsoleProgress(stderr_console(cli), quiet=cli.verbosity < 0)
     report = run_program(registry, options, progress=progress)
     if json:
@@ -55,3 +56,13 @@ def test_program(cli: CliContext, options: ProgramOptions, *, json: bool) -> Non
         show_program(stdout_console(cli), report)
     if not report.passed:
         raise typer.Exit(1)
+
+
+def _with_program_header(registry: Registry) -> Registry:
+    """The project, or sparkctl's own where it has no program/program.h and no emulator."""
+    from sparkctl.build.folders import own_csrc
+    from sparkctl.registry import load_registry
+
+    if (registry.root / "csrc" / "program").is_dir():
+        return registry
+    return load_registry(own_csrc().parent)

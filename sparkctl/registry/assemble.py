@@ -40,9 +40,10 @@ def assemble_registry(spec: RegistrySpec, file: Path, problems: Problems, *, str
             arch: assemble_sets(values, ("kernels", name, "arch", arch), flags, problems)
             for arch, values in kernel.arch.items()
         }
-        kernels[name] = assemble_kernel(name, kernel, sets, arch_sets, problems)
+        kernels[name] = assemble_kernel(name, kernel, sets, arch_sets, problems, file.parent)
     _check_sources(spec, file.parent, problems, strict)
     _check_helpers(spec, file.parent, problems)
+    _check_cases(spec, file.parent, problems)
     _check_macros(flags, kernels, problems)
     suites = assemble_suites(spec.suites, problems)
     archs = _read_archs(spec.archs, problems)
@@ -185,6 +186,21 @@ def _check_helpers(spec: RegistrySpec, root: Path, problems: Problems) -> None:
         elif not target.is_file():
             problems.add(where, f"no such file '{helper}'")
         taken[target] = "a helper"
+
+
+def _check_cases(spec: RegistrySpec, root: Path, problems: Problems) -> None:
+    for name, kernel in spec.kernels.items():
+        where: KeyPath = ("kernels", name, "cases")
+        if kernel.cases is None:
+            continue
+        if kernel.cases.endswith(".py"):
+            if not (root / kernel.cases).is_file():
+                problems.add(where, f"no such file '{kernel.cases}'")
+            elif not (root / kernel.cases).resolve().is_relative_to(root.resolve()):
+                problems.add(where, f"'{kernel.cases}' is outside the project")
+        elif kernel.cases not in spec.kernels or spec.kernels[kernel.cases].cases:
+            hint = did_you_mean(kernel.cases, [other for other, entry in spec.kernels.items() if not entry.cases])
+            problems.add(where, f"'{kernel.cases}' is no Python file, and no kernel with cases of its own", hint)
 
 
 def _read_archs(names: Iterable[str], problems: Problems) -> tuple[Arch, ...]:

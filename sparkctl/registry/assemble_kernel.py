@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import prod
+from pathlib import Path
 
 from sparkctl.arch import KNOWN_ARCHS, Arch, parse_arch
 from sparkctl.errors import UsageError
@@ -30,10 +31,12 @@ def assemble_kernel(
     sets: Mapping[str, str],
     arch_sets: Mapping[str, Mapping[str, str]],
     problems: Problems,
+    root: Path,
 ) -> Kernel:
     """What is wrong goes to `problems`; the result is only good if nothing did."""
     path: KeyPath = ("kernels", name)
     before = problems.count
+    own_cases = spec.cases is not None and spec.cases.endswith(".py")
     _check_shorts(spec, path, problems)
     if not NAME.fullmatch(name):
         problems.add(path, "a kernel's name is letters, digits and _, not starting with a digit")
@@ -53,6 +56,8 @@ def assemble_kernel(
         block=None if spec.block is None else str(spec.block),
         dynamic_smem=str(spec.dynamic_smem),
         accepts=_read_ranges(spec.accepts, (*path, "accepts"), problems),
+        cases=None if own_cases else spec.cases,
+        cases_file=root / str(spec.cases) if own_cases else None,
         link=spec.link,
         set=sets,
         arch_set=arch_sets,

@@ -102,6 +102,8 @@ class Kernel:
     block: str | None  # formula over axes: threads per block; None where nobody says
     dynamic_smem: str  # formula over axes: bytes
     accepts: Mapping[str, Range]
+    cases: str | None  # the kernel whose test cases it takes; None: its own
+    cases_file: Path | None  # where its own are written in Python, outside of sparkctl
     link: bool  # whether its objects are part of the library
     set: Mapping[str, str]  # flag values for this kernel
     arch_set: Mapping[str, Mapping[str, str]]  # arch name -> flag values

@@ -115,6 +115,10 @@ class KernelSpec(Spec):
     accepts: Annotated[
         dict[StrictStr, Value], Field(description="Run-time values it takes, as ranges: 1..64, 0..")
     ] = {}
+    cases: Annotated[
+        StrictStr | None,
+        Field(description="A Python file with its test cases (docs/own-kernels.md), or a kernel whose cases it takes."),
+    ] = None
     link: Annotated[StrictBool, Field(description="Whether its objects are part of the library.")] = True
     set: Annotated[Assignments, Field(description="Flag values of this kernel.")] = {}
     arch: Annotated[dict[StrictStr, Assignments], Field(description="Flag values per arch.")] = {}

@@ -17,6 +17,11 @@ def find_sources(root: Path) -> tuple[str, ...]:
     return tuple(sorted(_relative(path, root) for path in _walk(root) if path.suffix == SOURCE))
 
 
+def find_files(root: Path) -> tuple[str, ...]:
+    """Every file at or below `root`, as find_sources."""
+    return tuple(sorted(_relative(path, root) for path in _walk(root)))
+
+
 def find_include_dirs(root: Path, header: str) -> tuple[str, ...]:
     """The folders at or below `root` from which `#include "header"` works, relative to it."""
     parts = Path(header).parts

@@ -9,7 +9,8 @@ from sparkctl.registry.model import Kernel, Variant
 from sparkctl.testing.combine_cases import combine_cases
 from sparkctl.testing.decode_cases import decode_cases
 from sparkctl.testing.merge_cases import merge_cases
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, MergeCase, PrefillCase, StreamCase
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, Grid, MergeCase, OwnCase, PrefillCase, StreamCase
+from sparkctl.testing.own_file import load_own_file
 from sparkctl.testing.paged_cases import paged_cases
 from sparkctl.testing.prefill_cases import paged_prefill_cases, prefill_cases
 
@@ -46,6 +47,11 @@ PAGED_CASES: dict[str, Callable[[Grid], tuple[Case, ...]]] = {
 }
 
 
+def has_cases(kernel: Kernel) -> bool:
+    """Whether there are cases for it: in a Python file, its own here, or another kernel's that flags.yaml names."""
+    return kernel.cases_file is not None or (kernel.cases or kernel.name) in kernels_with_cases()
+
+
 def kernels_with_cases() -> frozenset[str]:
     """The kernels that have test cases; the registry's check asks for every other kernel."""
     return frozenset(CASES)
@@ -54,12 +60,15 @@ def kernels_with_cases() -> frozenset[str]:
 def cases_for(variant: Variant, grid: Grid = "quick") -> tuple[Case, ...]:
     """The variant's cases that lie inside what flags.yaml says its kernel accepts. UsageError if it has none."""
     kernel = variant.kernel
-    if kernel.name not in CASES:
+    if kernel.cases_file is not None:
+        return tuple(case for case in load_own_file(kernel.cases_file).cases(grid) if accepted(kernel, case))
+    listed = kernel.cases or kernel.name
+    if listed not in CASES:
         raise UsageError(
             f"{kernel.location}: {kernel.name} has no test cases",
-            hint="add its cases to sparkctl/testing/cases.py (docs/testing.md)",
+            hint="write them in a Python file and name it by cases: in flags.yaml (docs/own-kernels.md)",
         )
-    make = PAGED_CASES[kernel.name] if dict(variant.values).get("paged") else CASES[kernel.name]
+    make = PAGED_CASES[listed] if dict(variant.values).get("paged") else CASES[listed]
     return tuple(case for case in make(grid) if accepted(kernel, case))
 
 
@@ -96,4 +105,6 @@ def run_time_values(case: Case, name: str) -> tuple[int, ...]:
             values = {"qo_len": (case.qo_len,), "num_states": (case.num_states,)}
         case StreamCase():
             values = {"bytes": (case.size_bytes,)}
+        case OwnCase():
+            values = {name: (value,) for name, value in case.values if isinstance(value, int)}
     return values.get(name, ())

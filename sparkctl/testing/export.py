@@ -15,7 +15,7 @@ from sparkctl.registry.model import Registry, Variant
 from sparkctl.runtime import BuiltVariant, Library, Manifest
 from sparkctl.testing.case_file import CaseFile, TensorEntry
 from sparkctl.testing.compare import LSE_ERROR, REL_L2, allowed_error
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, PrefillCase, StreamCase
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, OwnCase, PrefillCase, StreamCase
 from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode, prepare_merge
 from sparkctl.testing.prepare_prefill import prepare_prefill
 from sparkctl.testing.stream import run_stream
@@ -101,6 +101,8 @@ def refusal(case: Case) -> str | None:
         return "its tensors span more than 2^31 elements"
     if isinstance(case, MergeCase) and case.in_place:
         return "its result lies over its input"
+    if isinstance(case, OwnCase):
+        return "the standalone runner has no entry for it: its call is in a Python file"
     return None
 
 
@@ -118,6 +120,8 @@ def export_case(recorder: Recorder, variant: Variant, case: Case, seed: int = 0)
             return from_prepared(recorder, variant, case, prepare_combine(target, variant, case))
         case MergeCase():
             return from_prepared(recorder, variant, case, prepare_merge(target, variant, case))
+        case OwnCase():
+            raise AssertionError("refused above")
         case StreamCase():
             run_stream(target, variant, case)  # finds no checksum, since nothing ran
             return from_stream(recorder, variant, case)

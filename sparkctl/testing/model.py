@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Layout = Literal["contiguous", "heads_first", "padded", "fused", "mixed", "huge_batch", "huge_len", "huge_heads"]
 Grid = Literal["quick", "full", "device"]  # what `test` runs, what `test --full` runs on the emulator and on a device
@@ -282,7 +283,19 @@ class PrefillCase:
         return "-".join(part for part in parts if part)
 
 
-Case = DecodeCase | PrefillCase | CombineCase | MergeCase | StreamCase
+@dataclass(frozen=True, slots=True)
+class OwnCase:
+    """One call of a kernel whose cases are in a Python file: what the file's cases() gave, by name."""
+
+    values: tuple[tuple[str, Any], ...]
+
+    @property
+    def id(self) -> str:
+        words = [name if value is True else f"{name}{value}" for name, value in self.values if value is not False]
+        return "-".join(re.sub(r"[^A-Za-z0-9_.+]+", "_", word) for word in words) or "plain"
+
+
+Case = DecodeCase | PrefillCase | CombineCase | MergeCase | StreamCase | OwnCase
 
 
 def case_seed(case: Case, seed: int = 0) -> int:

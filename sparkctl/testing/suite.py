@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sparkctl.errors import SparkctlError
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry.model import Variant
 from sparkctl.testing.compare import compare_outputs
-from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, PrefillCase, StreamCase
+from sparkctl.testing.model import Case, CombineCase, DecodeCase, MergeCase, OwnCase, PrefillCase, StreamCase
+from sparkctl.testing.own import run_own
+from sparkctl.testing.own_file import load_own_file
 from sparkctl.testing.prepare import Prepared, Target, prepare_combine, prepare_decode, prepare_merge
 from sparkctl.testing.prepare_prefill import prepare_prefill
 from sparkctl.testing.results import CaseFailure, CaseSkip, Selection, VariantResult
@@ -93,6 +96,8 @@ def run_case(target: Target, variant: Variant, case: Case) -> Outcome:
                 return judge(target, prepare_merge(target, variant, case))
             case StreamCase():
                 return run_stream_case(target, variant, case)
+            case OwnCase():
+                return run_own_case(target, variant, case)
     except MemoryError as error:
         return Outcome(skip=str(error))
     except Exception as error:
@@ -141,6 +146,21 @@ def run_stream_case(target: Target, variant: Variant, case: StreamCase) -> Outco
     launches = launch_count(target) - before
     failure = failure or launch_fault(target, launches, target.repeat)
     return Outcome(float("inf") if failure else 0.0, launches, failure)
+
+
+def run_own_case(target: Target, variant: Variant, case: OwnCase) -> Outcome:
+    """A kernel with its cases in a Python file; every further run must have the bits of the first."""
+    assert variant.kernel.cases_file is not None
+    before = launch_count(target)
+    try:
+        verdict = run_own(load_own_file(variant.kernel.cases_file), target, variant, case)
+    except SparkctlError as error:
+        return Outcome(float("inf"), failure=error.message, device_lost=device_is_lost(target))
+    launches = launch_count(target) - before
+    failure = verdict.failure
+    if target.device == "cpu" and launches < target.repeat:
+        failure = failure or f"the library launched {launches} kernels: the output is not the kernel's"
+    return Outcome(verdict.worst, launches, failure)
 
 
 def launch_count(target: Target) -> int:

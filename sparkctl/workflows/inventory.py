@@ -13,7 +13,7 @@ from sparkctl.errors import SparkctlError
 from sparkctl.registry import Kernel, Registry, Variant, runs_on, select_variants
 from sparkctl.runtime.locate import build_root_of
 from sparkctl.runtime.manifest import MANIFEST_NAME, Manifest, read_manifest
-from sparkctl.testing.cases import cases_for, kernels_with_cases
+from sparkctl.testing.cases import cases_for, has_cases
 from sparkctl.testing.model import Grid
 
 GRIDS: tuple[Grid, ...] = get_args(Grid)
@@ -71,7 +71,7 @@ def take_inventory(registry: Registry, patterns: Sequence[str] = ()) -> Inventor
 
 def _case_ids(variants: Sequence[Variant]) -> dict[Grid, tuple[str, ...]]:
     """Ids of the cases of any of one kernel's variants."""
-    if variants[0].kernel.name not in kernels_with_cases():
+    if not has_cases(variants[0].kernel):
         return {}
     differing = {dict(variant.values).get("paged"): variant for variant in variants}.values()
     return {

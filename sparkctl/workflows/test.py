@@ -21,7 +21,7 @@ from sparkctl.registry import Registry, Variant, select_variants
 from sparkctl.runtime import load_library, read_manifest
 from sparkctl.runtime.manifest import Backend
 from sparkctl.testing import failures
-from sparkctl.testing.cases import cases_for, kernels_with_cases
+from sparkctl.testing.cases import cases_for, has_cases
 from sparkctl.testing.export import recorder_for
 from sparkctl.testing.expression import parse_expression
 from sparkctl.testing.model import Case, DecodeCase, Grid
@@ -39,9 +39,8 @@ def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, 
     """Raises UsageError where nothing is selected, MissingTool where the backend's device is not there."""
     backend, device, arch = choose_backend(options)
     variants = select_variants(registry, options.patterns, arch=arch, where=options.where)
-    with_cases = kernels_with_cases()
-    without = tuple(dict.fromkeys(v.kernel.name for v in variants if v.kernel.name not in with_cases))
-    tested = [variant for variant in variants if variant.kernel.name in with_cases]
+    without = tuple(dict.fromkeys(v.kernel.name for v in variants if not has_cases(v.kernel)))
+    tested = [variant for variant in variants if has_cases(variant.kernel)]
 
     def select(grid: Grid) -> list[Selection]:
         selections = [Selection(variant, cases_for(variant, grid)) for variant in tested]
@@ -198,7 +197,7 @@ def selected_by(options: SuiteOptions) -> str:
 def nothing_hint(options: SuiteOptions, without_cases: Sequence[str], in_larger: int) -> str:
     """`in_larger`: how many cases the same options select with --full."""
     if without_cases and not options.expression:
-        return f"{', '.join(without_cases)} has no cases: add them in sparkctl/testing/cases.py"
+        return f"{', '.join(without_cases)} has no cases: name a Python file that has them by cases: in flags.yaml"
     if in_larger:
         return f"--full selects {in_larger} case{'' if in_larger == 1 else 's'}"
     project = ["--project", str(options.project)] if options.project else []
