@@ -58,6 +58,7 @@ COMMANDS = (
     CommandRow("doctor", "What this machine has and lacks, and what helps."),
     CommandRow("clean", "Remove what was built, never the cache."),
     CommandRow("init", "A flags.yaml for a folder of your own .cu files."),
+    CommandRow("new", "A new kernel of your own that builds and passes at once."),
     CommandRow("flags", "The registry: show flags, explain their values, check the file."),
 )
 

@@ -55,8 +55,8 @@ def _kernel_text(kernel: FoundKernel) -> str:
     lines = [
         f"  {kernel.name}:",
         f"    family: {FAMILY}",
-        f"    doc: {_scalar(_doc(kernel))}",
-        f"    source: {_scalar(kernel.source)}",
+        f"    doc: {scalar_text(_doc(kernel))}",
+        f"    source: {scalar_text(kernel.source)}",
         f"    min_arch: {kernel.min_arch.name}",
     ]
     if kernel.block_threads is not None:
@@ -73,9 +73,10 @@ def _doc(kernel: FoundKernel) -> str:
 
 
 def _list(words: tuple[str, ...]) -> str:
-    return f"[{', '.join(_scalar(word) for word in words)}]"
+    return f"[{', '.join(scalar_text(word) for word in words)}]"
 
 
-def _scalar(text: str) -> str:
+def scalar_text(text: str) -> str:
+    """As YAML has it: plain where that is safe, else in quotes."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS and not text.startswith(("- ", "."))
     return text if plain else json.dumps(text, ensure_ascii=False)
