@@ -91,9 +91,7 @@ def link_command(toolchain: Toolchain, *, paths: Paths, cuda: bool, tvm_library:
     return checked((*words, *_runtime_words(toolchain, paths, cuda)))
 
 
-def device_link_command(
-    toolchain: Toolchain, *, arch: Arch, paths: Paths, tvm_library: Path | None
-) -> tuple[str, ...]:
+def device_link_command(toolchain: Toolchain, *, arch: Arch, paths: Paths, tvm_library: Path | None) -> tuple[str, ...]:
     """nvcc for a library of relocatable code, as link_command: it links the device code first."""
     nvcc = toolchain.require_nvcc()
     host = toolchain.require_host()

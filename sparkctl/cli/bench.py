@@ -9,6 +9,7 @@ import typer
 
 from sparkctl.cli.bench_cases import CASE_PARAMETERS, Lengths, read_axes
 from sparkctl.cli.bench_output import Output, prepare, remember, show_history, show_run, show_saved
+from sparkctl.cli.bench_own import bench_own, takes_own_bench
 from sparkctl.cli.options import (
     Json,
     Kernels,
@@ -59,6 +60,7 @@ Examples:
   sparkctl bench --seq 16k --baseline decode    held against a saved run
   sparkctl bench --history attn_decode_split_kv_mma   every run so far
   sparkctl bench --seq 16k --estimate H200      floor times, no device needed
+  sparkctl bench rmsnorm                        a kernel of your own: its bench_cases()
 """
 
 # What decides how a case is measured, and says nothing about its floor: parameter to option.
@@ -226,6 +228,10 @@ def bench(
         return
     if history is not None:
         show_history(ctx, history, output, plot)
+        return
+    if takes_own_bench(ctx, (*(kernels or ()), *(variant or ()))):
+        own_patterns = (*(kernels or ()), *(variant or ()))
+        bench_own(ctx, own_patterns, where, profile, set_, budget, peers=peers != "none", json=json)
         return
     from sparkctl.bench.axes import with_equal_cases
 

@@ -110,9 +110,12 @@ def operator_for(shape: DecodeShape) -> str:
 
 
 def serves(variant: BuiltVariant, operator: str) -> bool:
-    """Whether an operator can run the variant: a kernel of its own, over the kind of K and V that it takes."""
+    """Whether an operator can run the variant: a kernel of its own, or a new one of its family, which a caller names;
+    over the kind of K and V that it takes."""
     paged = operator == "paged_decode"
-    return variant.kernel in KERNEL_PREFERENCE[operator] and bool(variant.values.get("paged", paged)) == paged
+    is_new = variant.family == operator and not any(variant.kernel in known for known in KERNEL_PREFERENCE.values())
+    is_own = variant.kernel in KERNEL_PREFERENCE[operator]
+    return (is_own or is_new) and bool(variant.values.get("paged", paged)) == paged
 
 
 def family_of(variant: BuiltVariant) -> str:

@@ -19,6 +19,7 @@ from sparkctl.ops.prefill_plan import (
     PrefillPlan,
     PrefillShape,
     choose_prefill,
+    is_prefill,
     plan_prefill,
     serves_prefill,
 )
@@ -76,7 +77,7 @@ def _reason(chosen: BuiltVariant) -> str:
 
 def _forced_variant(library: Library, shape: PrefillShape, kernel: str, variant: str) -> BuiltVariant:
     chosen = library.variant(variant)
-    if chosen.kernel not in PREFILL_KERNELS:
+    if not is_prefill(chosen):
         raise ValueError(f"variant is {variant}, of family {chosen.family}, accepted is one of family prefill")
     if kernel not in ("auto", chosen.kernel):
         raise ValueError(f"variant is {variant}, which is not a variant of the kernel {kernel} that is asked for")

@@ -52,9 +52,15 @@ class PrefillPlan:
         return f"{self.variant}, grid {grid}, {self.rows_per_cta} rows a CTA: {self.reason}"
 
 
+def is_prefill(variant: BuiltVariant) -> bool:
+    """Whether its kernel is one of prefill's, or a new one of the family."""
+    return variant.kernel in PREFILL_KERNELS or variant.family == "prefill"
+
+
 def serves_prefill(variant: BuiltVariant, page_size: int | None) -> bool:
-    """Whether a variant is a prefill kernel's over the kind of K and V that the call has."""
-    return variant.kernel in PREFILL_KERNELS and bool(variant.values["paged"]) == (page_size is not None)
+    """Whether a variant is a prefill kernel's over the kind of K and V that the call has; new kernels of the family,
+    which a caller names, among them."""
+    return is_prefill(variant) and bool(variant.values["paged"]) == (page_size is not None)
 
 
 def rows_per_cta(variant: BuiltVariant) -> int:

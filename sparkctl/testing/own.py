@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sparkctl.errors import UsageError, WorkFailed
+from sparkctl.errors import UsageError
 from sparkctl.registry.model import AxisValue, Variant
 from sparkctl.testing.guard import Guarded, guarded
 from sparkctl.testing.model import OwnCase
@@ -35,6 +35,7 @@ class OwnKernel:
     name: str  # of the variant
     values: Mapping[str, AxisValue]  # axis -> value
     target: Target
+    poisoned: bool = True  # not while a call is timed
     outputs: list[Guarded] = field(default_factory=list)
 
     @property
@@ -54,6 +55,10 @@ class OwnKernel:
 
     def empty(self, *shape: int, dtype: Any = None) -> Tensor:
         """A poisoned tensor for an output: what the kernel leaves out, or writes beside it, is a failure."""
+        if not self.poisoned:
+            import torch
+
+            return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
         made = guarded(shape, dtype or self.dtype, self.device)
         if made.view.dtype.is_floating_point:
             self.outputs.append(made)
@@ -91,17 +96,17 @@ def run_own(file: OwnFile, target: Target, variant: Variant, case: OwnCase) -> O
 
     kernel = OwnKernel(variant.name, dict(variant.values), target)
     torch.manual_seed(own_seed(case, target.seed))
-    inputs = _called(file, "inputs", kernel, **dict(case.values))
+    inputs = file.call("inputs", kernel, **dict(case.values))
     if not isinstance(inputs, Mapping):
         raise UsageError(f"{file.path.name}: inputs() gave {type(inputs).__name__}, accepted is a dict by name")
     kept = {name: value.clone() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-    expected = as_tuple(_called(file, "reference", **{name: exact(value) for name, value in inputs.items()}))
+    expected = as_tuple(file.call("reference", **{name: exact(value) for name, value in inputs.items()}))
     first: tuple[Tensor, ...] = ()
     verdict = OwnVerdict(0.0)
     for turn in range(target.repeat):
         given = {name: kept[name].clone() if name in kept else value for name, value in inputs.items()}
         kernel.outputs.clear()
-        outputs = as_tuple(_called(file, "run", kernel, **given))
+        outputs = as_tuple(file.call("run", kernel, **given))
         verdict = judge_own(file, outputs, expected)
         verdict = verdict if verdict.failure else OwnVerdict(verdict.worst, _stray(kernel, given, kept, outputs))
         if not verdict.failure and turn and not all(_same(a, b) for a, b in zip(first, outputs, strict=True)):
@@ -117,13 +122,13 @@ def own_seed(case: OwnCase, seed: int) -> int:
     return int.from_bytes(digest, "big")
 
 
-def exact(value: Any) -> Any:
-    """A floating tensor in fp64 on the CPU, for the reference: the same rounded values."""
+def exact(value: Any, device: str | None = "cpu") -> Any:
+    """A floating tensor in fp64, on the device or where it is, for the reference: the same rounded values."""
     import torch
 
     if not isinstance(value, torch.Tensor):
         return value
-    value = value.detach().cpu()
+    value = value.detach().to(device or value.device)
     return value.double() if value.dtype.is_floating_point else value
 
 
@@ -149,7 +154,7 @@ def judge_own(file: OwnFile, outputs: tuple[Any, ...], expected: tuple[Any, ...]
             continue
         name = str(got.dtype).removeprefix("torch.")
         rtol, atol = getattr(file.module, "TOLERANCE", {}).get(name, TOLERANCE.get(name, (0.0, 0.0)))
-        left, right = got.detach().cpu().double(), wanted.detach().cpu().double()
+        left, right = got.detach().to(wanted.device).double(), wanted.detach().double()
         error = torch.where(left == right, 0.0, (left - right).abs())
         error = torch.where(left.isnan() & right.isnan(), 0.0, error)
         allowed = atol + rtol * right.abs()
@@ -162,16 +167,6 @@ def judge_own(file: OwnFile, outputs: tuple[Any, ...], expected: tuple[Any, ...]
             text = f"{what}{list(at)} is {float(left[at]):.9g}, the reference {float(right[at]):.9g}"
             return OwnVerdict(top, f"{text}; off by {float(error[at]):.3g}, allowed is {float(allowed[at]):.3g}")
     return OwnVerdict(worst)
-
-
-def _called(file: OwnFile, name: str, *arguments: Any, **named: Any) -> Any:
-    """As OwnFile.call, for what belongs to one case: WorkFailed, which fails the case alone."""
-    try:
-        return getattr(file.module, name)(*arguments, **named)
-    except (KeyboardInterrupt, MemoryError):
-        raise
-    except Exception as error:
-        raise WorkFailed(f"{file.where(error)}: {name}(): {type(error).__name__}: {error}") from error
 
 
 def _stray(

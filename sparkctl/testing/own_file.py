@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sparkctl.errors import UsageError
+from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.interrupts import check_interrupt
 from sparkctl.testing.model import Grid, OwnCase
 
@@ -28,7 +28,7 @@ class OwnFile:
     module: ModuleType
 
     def cases(self, grid: Grid) -> tuple[OwnCase, ...]:
-        """What cases(grid) gives. UsageError where it raises, or gives anything but mappings of plain values."""
+        """What cases(grid) gives. WorkFailed where it raises, UsageError for anything but dicts of plain values."""
         return tuple(self._checked(self.call("cases", grid)))
 
     def function(self, name: str) -> Callable[..., Any] | None:
@@ -36,17 +36,20 @@ class OwnFile:
         found = getattr(self.module, name, None)
         return found if callable(found) else None
 
-    def call(self, name: str, *arguments: Any) -> Any:
-        """UsageError with the file and line where it raises."""
+    def bench_cases(self) -> tuple[OwnCase, ...]:
+        """What bench_cases() gives, checked as cases; nothing where there is no such function."""
+        return tuple(self._checked(self.call("bench_cases"))) if self.function("bench_cases") else ()
+
+    def call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        """Call a function of the file. WorkFailed with file and line where it raises."""
         try:
-            return getattr(self.module, name)(*arguments)
+            return getattr(self.module, name)(*arguments, **named)
+        except MemoryError:
+            raise
         except Exception as error:
             check_interrupt()
-            raise UsageError(f"{self.where(error)}: {name}(): {type(error).__name__}: {error}") from error
-
-    def where(self, error: BaseException) -> str:
-        """`rmsnorm_cases.py:14`, the line of the file that the error passed through last."""
-        return _where(self.path, error)
+            text = f"{_where(self.path, error)}: {name}(): {type(error).__name__}: {error}"
+            raise WorkFailed(text) from error
 
     def _checked(self, given: Any) -> Iterable[OwnCase]:
         if not isinstance(given, Iterable) or isinstance(given, str | Mapping):

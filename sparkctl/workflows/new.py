@@ -11,6 +11,7 @@ from sparkctl.errors import UsageError, WorkFailed
 from sparkctl.registry import Kernel, Registry
 from sparkctl.registry.assemble_kernel import NAME
 from sparkctl.registry.load import REGISTRY_NAME, find_project, load_registry, parse_registry
+from sparkctl.registry.model import Flag
 from sparkctl.registry.suggest import did_you_mean
 from sparkctl.testing.cases import has_cases
 from sparkctl.workflows.init_model import FAMILY
@@ -120,7 +121,7 @@ def _own(options: NewOptions, registry: Registry | None) -> _Written:
 
 
 def _copy(options: NewOptions, registry: Registry | None) -> _Written:
-    """The shortest kernel of the family under the new name, tested with its cases."""
+    """The shortest kernel of the family whose flags reach the new name, under it, tested with its cases."""
     if registry is None:
         raise UsageError(f"--family {options.family}: there is no {REGISTRY_NAME} with such a kernel here")
     members = [k for k in registry.kernels.values() if k.family == options.family and has_cases(k)]
@@ -128,7 +129,8 @@ def _copy(options: NewOptions, registry: Registry | None) -> _Written:
         families = sorted({FAMILY, *(k.family for k in registry.kernels.values() if has_cases(k))})
         hint = did_you_mean(str(options.family), families) or f"known: {', '.join(families)}"
         raise UsageError(f"--family {options.family}: no kernel of it has cases", hint=hint)
-    start = min(members, key=lambda kernel: (registry.root / kernel.source).stat().st_size)
+    members.sort(key=lambda kernel: (registry.root / kernel.source).stat().st_size)
+    start = next((k for k in members if _unreached(registry, k, options.name) is None), members[0])
     old = registry.root / start.source
     source = old.with_name(f"{options.name}.cu")
     cases = start.cases or start.name
@@ -142,19 +144,18 @@ def _copy(options: NewOptions, registry: Registry | None) -> _Written:
         source=source.relative_to(registry.root).as_posix(),
         cases=cases,
     )
-    _check_flags(registry, start, options.name)
+    if flag := _unreached(registry, start, options.name):
+        raise UsageError(
+            f"{flag.location}: flag '{flag.name}' reaches {start.name} and not {options.name}",
+            hint=f"add {options.name} to its affects, or choose a name that one of {', '.join(flag.affects)} matches",
+        )
     files = {source: old.read_text(encoding="utf-8").replace(start.name, options.name)}
     return _Written(registry.path, with_entry(text, entry), files, copied=start.name)
 
 
-def _check_flags(registry: Registry, start: Kernel, name: str) -> None:
-    """UsageError where a flag reaches the kernel that is copied by its name, and would not reach the copy."""
-    for flag in registry.flags.values():
-        if flag.reaches(start.name) and not flag.reaches(name):
-            raise UsageError(
-                f"{flag.location}: flag '{flag.name}' reaches {start.name} and not {name}",
-                hint=f"add {name} to its affects, or choose a name that {', '.join(flag.affects)} matches",
-            )
+def _unreached(registry: Registry, start: Kernel, name: str) -> Flag | None:
+    """A flag that reaches the kernel that is copied by its name, and would not reach the copy."""
+    return next((f for f in registry.flags.values() if f.reaches(start.name) and not f.reaches(name)), None)
 
 
 def _write(written: _Written, name: str) -> None:

@@ -11,7 +11,7 @@ from sparkctl.errors import UsageError
 from sparkctl.workflows.init_text import scalar_text
 from sparkctl.workflows.regs_caps import FLAG_TEXT
 
-_SOURCE = '''\
+_SOURCE = """\
 // NAME: out = alpha * x. Axis: SPARK_DTYPE.
 // grid: [ceil(count / SPARK_BLOCK)]; one thread an element.
 #include "common/launch.h"
@@ -57,7 +57,7 @@ SPARK_REGISTER_VARIANT("own", launch_NAME);
 
 }  // namespace
 }  // namespace spark
-'''
+"""
 _CASES = '''\
 """Cases, inputs, call and reference of NAME: what `sparkctl test` and `sparkctl bench` read."""
 

@@ -1,0 +1,105 @@
+"""A benchmark of kernels with cases in Python, as a table and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sparkctl.render.bench import format_us
+from sparkctl.render.console import plain_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sparkctl.bench.results import Series
+    from sparkctl.workflows.bench_own import OwnRow, OwnRun
+
+NOTHING = "–"
+
+
+def show_own_bench(console: Console, run: OwnRun) -> None:
+    """A row for each variant and case; what failed and what the numbers depend on beneath."""
+    peers = list(dict.fromkeys(name for row in run.rows for name in row.peers))
+    names = ("variant", "case", "time\nµs", "noise\n%", "TB/s", "of copy\n%", "error", *(f"vs\n{p}" for p in peers))
+    table = plain_table(*names, right=names[2:])
+    for row in run.rows:
+        table.add_row(row.variant, row.case_id, *_numbers(row), *(_ratio(row, name) for name in peers))
+    if run.rows:
+        console.print(table)
+    for failure in run.failures:
+        console.print(f"failed  {failure.variant} {failure.case_id}: {failure.reason}", soft_wrap=True)
+    for name in peers:
+        reasons = dict.fromkeys(text for row in run.rows if isinstance(text := row.peers.get(name), str))
+        for reason in reasons:
+            console.print(f"{name} did not run: {reason}", soft_wrap=True)
+    warm = sorted({row.case_id for row in run.rows if not row.cold})
+    if warm:
+        console.print(f"partly from L2, too small for {run.rows[0].slots} slots to exceed it: {', '.join(warm)}")
+    if run.rows:
+        console.print("\ncold L2, CUDA graph; of copy: bandwidth over that of torch's copy_ of as many bytes; vs: the")
+        console.print("peer's time over ours; error: of the last timed call, as a share of what is allowed")
+    revision = run.stamp.git or "no git revision"
+    console.print(f"{run.facts.name}, {run.facts.arch}, {run.compiler}, profile {run.profile}, {revision}")
+
+
+def own_bench_json(run: OwnRun) -> dict[str, Any]:
+    return {
+        "gpu": run.facts.name,
+        "arch": run.facts.arch,
+        "driver": run.facts.driver,
+        "compiler": run.compiler,
+        "profile": run.profile,
+        "flags": dict(run.sets),
+        "git": run.stamp.git,
+        "interrupted": run.interrupted,
+        "lost": run.lost,
+        "rows": [
+            {
+                "variant": row.variant,
+                "case": row.case_id,
+                **_times(row.series),
+                "bytes": row.bytes_moved,
+                "tbps": row.tbps,
+                "copy": None if row.copy is None else _times(row.copy),
+                "copy_share": row.copy_share,
+                "error": row.error,
+                "slots": row.slots,
+                "cold": row.cold,
+                "peers": {
+                    name: {"reason": peer} if isinstance(peer, str) else _times(peer)
+                    for name, peer in row.peers.items()
+                },
+            }
+            for row in run.rows
+        ],
+        "failures": [
+            {"variant": failure.variant, "case": failure.case_id, "reason": failure.reason} for failure in run.failures
+        ],
+    }
+
+
+def _numbers(row: OwnRow) -> tuple[str, ...]:
+    return (
+        format_us(row.series.median_us),
+        f"{100 * row.series.noise:.1f}",
+        NOTHING if row.tbps is None else f"{row.tbps:.2f}",
+        NOTHING if row.copy_share is None else f"{100 * row.copy_share:.1f}",
+        f"{row.error:.2f}",
+    )
+
+
+def _ratio(row: OwnRow, name: str) -> str:
+    peer = row.peers.get(name)
+    return NOTHING if peer is None or isinstance(peer, str) else f"{peer.median_us / row.series.median_us:.2f}×"
+
+
+def _times(series: Series) -> dict[str, Any]:
+    interval = series.interval_us
+    return {
+        "time_us": series.median_us,
+        "low_us": interval.low,
+        "high_us": interval.high,
+        "noise": series.noise,
+        "samples": len(series.samples),
+        "stop": series.stop,
+        "throttled": series.throttled,
+    }
