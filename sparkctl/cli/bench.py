@@ -60,7 +60,7 @@ Examples:
   sparkctl bench --seq 16k --baseline decode    held against a saved run
   sparkctl bench --history attn_decode_split_kv_mma   every run so far
   sparkctl bench --seq 16k --estimate H200      floor times, no device needed
-  sparkctl bench rmsnorm                        a kernel of your own: its bench_cases()
+  sparkctl bench rmsnorm                        your own: its bench_cases()
 """
 
 # What decides how a case is measured, and says nothing about its floor: parameter to option.

@@ -25,8 +25,8 @@ Examples:
   sparkctl init --force                      write it anew
 
 \b
-Exit codes: 0 written, 1 a source did not compile or link, 2 no .cu file or there
-is a flags.yaml, 3 no nvcc.
+Exit codes: 0 written, 1 a source did not compile or link, 2 no .cu file or
+there is a flags.yaml, 3 no nvcc.
 """
 MOST_THREADS = 1024
 

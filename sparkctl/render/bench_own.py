@@ -37,7 +37,7 @@ def show_own_bench(console: Console, run: OwnRun) -> None:
     if run.rows:
         console.print("\ncold L2, CUDA graph; of copy: bandwidth over that of torch's copy_ of as many bytes; vs: the")
         console.print("peer's time over ours; error: of the last timed call, as a share of what is allowed")
-    revision = run.stamp.git or "no git revision"
+    revision = (run.stamp.commit or "no git revision")[:12] + (" and changes" if run.stamp.dirty else "")
     console.print(f"{run.facts.name}, {run.facts.arch}, {run.compiler}, profile {run.profile}, {revision}")
 
 
@@ -49,7 +49,8 @@ def own_bench_json(run: OwnRun) -> dict[str, Any]:
         "compiler": run.compiler,
         "profile": run.profile,
         "flags": dict(run.sets),
-        "git": run.stamp.git,
+        "commit": run.stamp.commit,
+        "dirty": run.stamp.dirty,
         "interrupted": run.interrupted,
         "lost": run.lost,
         "rows": [
