@@ -61,8 +61,8 @@ lint: setup  ## formatting, style, types, layers, spelling
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache | tail -n 4
-	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*' 'tests/*.cu' 'tests/*.h' 'tests/*.cpp' ':!tests/data' ':!*.md')
-	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc sparkctl benchmarks flags.yaml Makefile
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*' 'examples/*.cu' 'examples/*.cpp' 'tests/*.cu' 'tests/*.h' 'tests/*.cpp' ':!tests/data' ':!*.md')
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs csrc examples sparkctl benchmarks flags.yaml Makefile
 
 docs: $(VENV)/.docs  ## the documentation as a site in build/site; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

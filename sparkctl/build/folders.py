@@ -58,7 +58,7 @@ def support_sources(registry: Registry, group: str) -> tuple[Path, ...]:
     found = sorted((folder / ("bindings" if group == "binding" else group)).glob("*.cpp"))
     if group == "binding" and _has_python_cases(registry):
         found += [] if found else [own_csrc() / "bindings" / "variants.cpp"]
-        found.append(own_csrc() / "own" / "call.cpp")
+        found.append(own_csrc() / "bindings" / "own" / "call.cpp")
     return tuple(found)
 
 

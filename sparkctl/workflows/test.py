@@ -42,6 +42,8 @@ def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, 
     without = tuple(dict.fromkeys(v.kernel.name for v in variants if not has_cases(v.kernel)))
     tested = [variant for variant in variants if has_cases(variant.kernel)]
 
+    refuse_runner(options, tested)
+
     def select(grid: Grid) -> list[Selection]:
         selections = [Selection(variant, cases_for(variant, grid)) for variant in tested]
         for narrow in narrowings(registry, options, backend, selections, environ):
@@ -148,6 +150,19 @@ def choose_backend(options: SuiteOptions) -> tuple[Backend, str, Arch]:
             raise MissingTool("no CUDA device", hint="sparkctl test --backend emulator runs the same cases on the CPU")
         return "emulator", "the emulator", options.arch or DEFAULT_ARCH
     return "cuda", devices[0].name, options.arch or devices[0].arch
+
+
+def refuse_runner(options: SuiteOptions, variants: Iterable[Variant]) -> None:
+    """UsageError where the standalone runner is asked for a kernel that is called from Python."""
+    asked = "--runner" if options.runner else "--export" if options.export else None
+    asked = f"--sanitize {options.sanitizer}" if options.sanitizer else asked
+    own = next((variant.kernel for variant in variants if variant.kernel.cases_file is not None), None)
+    if asked and own:
+        check = f" --sanitize {options.sanitizer}" if options.sanitizer else ""
+        raise UsageError(
+            f"{asked}: {own.name} is called from Python, and the standalone runner has none",
+            hint=f"a program around it in one file: sparkctl test FILE.cpp{check} (docs/own-kernels.md)",
+        )
 
 
 Narrowing = Callable[[Variant, Case], bool]

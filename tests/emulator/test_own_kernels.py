@@ -32,7 +32,7 @@ FACTS = DeviceFacts("made up", "sm_90", 132, 1 << 10, None, None, "2", None, "3"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("own")
-    for name in ("flags.yaml", "rmsnorm.cu", "rmsnorm_cases.py"):
+    for name in ("flags.yaml", "rmsnorm.cu", "rmsnorm_cases.py", "rmsnorm_check.cpp"):
         shutil.copy(EXAMPLE / name, folder)
     assert main(["-q", "--project", str(folder), "new", "scale"]) == 0
     build(folder)
@@ -111,6 +111,19 @@ def test_a_write_beside_the_output_is_found(tree: Path) -> None:
     )
     build(tree)
     assert failure_of(tree) == "1 elements were written outside of an output"
+
+
+def test_the_runner_is_refused_and_the_program_finds_a_race(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("-q", "--project", str(tree), "test")
+    assert main([*words, "rmsnorm.bf16", "--sanitize", "race"]) == 2
+    assert "hint: a program around it in one file: sparkctl test FILE.cpp --sanitize race" in capsys.readouterr().err
+    program = str(tree / "rmsnorm_check.cpp")
+    assert main([*words, program, "--sanitize", "race"]) == 0
+    edit(tree / "rmsnorm.cu", "  __syncthreads();", "  //")
+    capsys.readouterr()
+    assert main([*words, program, "--sanitize", "race"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "race: reads 4 bytes at byte 0 of 'warp_sum_smem'" in said
 
 
 class FakeEvent:
