@@ -18,25 +18,29 @@ NOTHING = "–"
 
 def show_own_bench(console: Console, run: OwnRun) -> None:
     """A row for each variant and case; what failed and what the numbers depend on beneath."""
-    peers = list(dict.fromkeys(name for row in run.rows for name in row.peers))
-    names = ("variant", "case", "time\nµs", "noise\n%", "TB/s", "of copy\n%", "error", *(f"vs\n{p}" for p in peers))
-    table = plain_table(*names, right=names[2:])
+    ran = {name for row in run.rows for name, peer in row.peers.items() if not isinstance(peer, str)}
+    peers = [name for name in dict.fromkeys(name for row in run.rows for name in row.peers) if name in ran]
+    names = ("case", "time\nµs", "noise\n%", "TB/s", "of copy\n%", "error", *(f"vs\n{name}" for name in peers))
+    table = plain_table(*names, right=names[1:])
+    variant = ""
     for row in run.rows:
-        table.add_row(row.variant, row.case_id, *_numbers(row), *(_ratio(row, name) for name in peers))
+        if row.variant != variant:
+            table.add_row(variant := row.variant)
+        table.add_row(f"  {row.case_id}", *_numbers(row), *(_ratio(row, name) for name in peers))
     if run.rows:
         console.print(table)
     for failure in run.failures:
         console.print(f"failed  {failure.variant} {failure.case_id}: {failure.reason}", soft_wrap=True)
-    for name in peers:
-        reasons = dict.fromkeys(text for row in run.rows if isinstance(text := row.peers.get(name), str))
-        for reason in reasons:
-            console.print(f"{name} did not run: {reason}", soft_wrap=True)
-    warm = sorted({row.case_id for row in run.rows if not row.cold})
-    if warm:
-        console.print(f"partly from L2, too small for {run.rows[0].slots} slots to exceed it: {', '.join(warm)}")
+    for name, reason in dict.fromkeys((n, p) for row in run.rows for n, p in row.peers.items() if isinstance(p, str)):
+        console.print(f"{name} did not run: {reason}", soft_wrap=True)
+    if warm := list(dict.fromkeys(row.case_id for row in run.rows if not row.cold)):
+        console.print(f"partly from L2, too small to exceed it twice: {', '.join(warm)}", soft_wrap=True)
     if run.rows:
-        console.print("\ncold L2, CUDA graph; of copy: bandwidth over that of torch's copy_ of as many bytes; vs: the")
-        console.print("peer's time over ours; error: of the last timed call, as a share of what is allowed")
+        console.print()
+        console.print("cold L2, CUDA graph; error of the last timed call, as a share of what is allowed")
+        console.print("of copy: bandwidth over that of torch's copy_ of as many bytes")
+        if peers:
+            console.print("vs: the peer's time over ours")
     revision = (run.stamp.commit or "no git revision")[:12] + (" and changes" if run.stamp.dirty else "")
     console.print(f"{run.facts.name}, {run.facts.arch}, {run.compiler}, profile {run.profile}, {revision}")
 

@@ -112,7 +112,7 @@ def _wanted(said: Mapping[tuple[str, Arch], str], given: Sequence[str], root: Pa
             option = f"-I{folders[0]}" if len(folders) == 1 else ""
             if option and option not in given:
                 yield option, f"{source} includes {match['header']}"
-        if (match := _EXTERN.search(text)) and not is_relocatable(given):
+        if _EXTERN.search(text) and not is_relocatable(given):
             yield RDC, f"{source} calls device code of another source"
 
 

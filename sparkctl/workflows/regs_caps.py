@@ -106,14 +106,16 @@ def sweep_files(
     free = report_files(paths, options, toolchain=toolchain, environ=environ)
     rows = [Capped(row, None, None) for row in free.rows]
     for asked in caps:
-        cap = asked if options.block_threads is None else clamp(asked, options.block_threads)
+        cap = clamp(asked, options.block_threads)
         found = report_files(paths, replace(options, max_regs=cap), toolchain=toolchain, environ=environ)
         rows += [Capped(row, asked, cap) for row in found.rows]
     return Sweep(free, _in_order(rows))
 
 
-def clamp(cap: int, block_threads: int) -> int:
-    """The cap also raises: at most what lets one block launch."""
+def clamp(cap: int, block_threads: int | None) -> int:
+    """The cap also raises: at most what lets one block launch; the cap itself where nobody knows its threads."""
+    if block_threads is None:
+        return cap
     threads = -(-block_threads // WARP_THREADS) * WARP_THREADS
     return min(cap, MOST, _REGISTERS // threads)
 

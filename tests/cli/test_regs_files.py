@@ -162,6 +162,7 @@ def test_a_what_if_changes_the_launch_and_says_so(run: Run) -> None:
 def test_a_cap_is_lowered_to_what_lets_a_block_launch() -> None:
     from sparkctl.workflows.regs_caps import clamp
 
+    assert clamp(255, None) == 255
     assert [clamp(255, threads) for threads in (32, 256, 257, 512, 1024)] == [255, 255, 227, 128, 64]
     assert clamp(40, 1024) == 40
 
