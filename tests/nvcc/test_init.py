@@ -220,3 +220,28 @@ def test_a_folder_of_another_build_system_is_left_alone(tree: Callable[[str], Pa
     assert run(folder, "init").code == 0
     assert [path.name for path in (folder / "build").iterdir()] == ["CMakeCache.txt"]
     assert (folder / "build-sparkctl" / "cuda-sm_90-release" / "libsparkctl.so").exists()
+
+
+def test_a_flags_yaml_is_replaced_whole_or_not_at_all(
+    tree: Callable[[str], Path], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tree("single")
+    path = folder / "flags.yaml"
+    path.write_text("mine\n", encoding="utf-8")
+
+    def fail_with(error: BaseException) -> None:
+        def write(target: Path, text: str) -> bool:
+            raise error
+
+        monkeypatch.setattr("sparkctl.workflows.init.write_text", write)
+
+    fail_with(KeyboardInterrupt())
+    assert run(folder, "init", "--force").code == 130
+    fail_with(PermissionError(13, "Permission denied"))
+    screen = run(folder, "init", "--force")
+    assert (screen.code, screen.err) == (1, f"error: {path}: Permission denied\nhint: is the folder writable?\n")
+    assert path.read_text(encoding="utf-8") == "mine\n"
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert main(["-q", "init", "--force"]) == 0
+    assert list(kernels_of(folder)) == ["scale"]
