@@ -213,15 +213,6 @@ def test_a_name_that_two_sources_define_is_linked_once(tree: Callable[[str], Pat
     ]
 
 
-def test_a_folder_of_another_build_system_is_left_alone(tree: Callable[[str], Path], run: Run) -> None:
-    folder = tree("single")
-    (folder / "build").mkdir()
-    (folder / "build" / "CMakeCache.txt").touch()
-    assert run(folder, "init").code == 0
-    assert [path.name for path in (folder / "build").iterdir()] == ["CMakeCache.txt"]
-    assert (folder / "build-sparkctl" / "cuda-sm_90-release" / "libsparkctl.so").exists()
-
-
 def test_a_flags_yaml_is_replaced_whole_or_not_at_all(
     tree: Callable[[str], Path], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
