@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console, RenderableType
     from rich.table import Table
 
@@ -90,6 +92,12 @@ def indented(renderable: RenderableType, *, above: int = 0) -> RenderableType:
     from rich.padding import Padding
 
     return Padding(renderable, (above, 0, 0, 2), expand=False)
+
+
+def shown_path(path: Path) -> str:
+    """From the current folder if it is at or below it, else whole."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
 
 
 def _console(screen: Screen, stream: TextIO) -> Console:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from sparkctl.render.console import indented, plain_table
+from sparkctl.render.console import indented, plain_table, shown_path
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,7 +35,7 @@ def render_init(report: InitReport) -> RenderableType:
         blocks += [indented(Text(report.link_error))]
     archs = ", ".join(arch.name for arch in report.compiled_for)
     kernels = "1 kernel" if len(tree.kernels) == 1 else f"{len(tree.kernels)} kernels"
-    blocks += ["", Text(f"wrote {report.path}: {kernels}, compiled for {archs}")]
+    blocks += ["", Text(f"wrote {shown_path(report.path)}: {kernels}, compiled for {archs}")]
     next_steps = plain_table("", "")
     next_steps.show_header = False
     for command, why in _next_steps(report):

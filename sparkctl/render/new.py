@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from sparkctl.render.console import indented, plain_table
+from sparkctl.render.console import indented, plain_table, shown_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
 
     from sparkctl.workflows.new import NewReport
@@ -21,14 +19,14 @@ def render_new(report: NewReport) -> RenderableType:
     from rich.text import Text
 
     folder = report.registry.parent
-    lines = [Text(f"wrote {_shown(path)}") for path in report.files]
+    lines = [Text(f"wrote {shown_path(path)}") for path in report.files]
     entry = "made" if report.registry_made else "one entry more"
     entry += ", emulator: true added" if report.emulator_added else ""
-    lines.append(Text(f"wrote {_shown(report.registry)}: {entry}"))
+    lines.append(Text(f"wrote {shown_path(report.registry)}: {entry}"))
     if report.copied:
         lines.append(Text(f"a copy of {report.copied}, with its cases"))
     inside = os.path.realpath(".").startswith(os.path.realpath(folder))
-    project = "" if inside else f"--project {_shown(folder)} "
+    project = "" if inside else f"--project {shown_path(folder)} "
     steps = plain_table("", "")
     steps.show_header = False
     steps.add_row(f"sparkctl {project}test {report.name}", "against the reference, on a GPU or the emulator")
@@ -46,9 +44,3 @@ def new_json(report: NewReport) -> dict[str, Any]:
         "files": [str(path) for path in report.files],
         "copied": report.copied,
     }
-
-
-def _shown(path: Path) -> str:
-    """From here if it is at or below, else whole."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
