@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -43,10 +45,11 @@ class OwnFile:
     def call(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the file. WorkFailed with file and line where it raises."""
         try:
-            return getattr(self.module, name)(*arguments, **named)
+            with redirect_stdout(sys.stderr):  # what it prints must not lie between our results
+                return getattr(self.module, name)(*arguments, **named)
         except MemoryError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             check_interrupt()
             text = f"{_where(self.path, error)}: {name}(): {type(error).__name__}: {error}"
             raise WorkFailed(text) from error
@@ -84,10 +87,11 @@ def _load(path: Path, changed: int) -> OwnFile:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr), _folder_on_path(path.parent):
+            spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UsageError(f"{path.name}:{error.lineno}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         check_interrupt()
         raise UsageError(f"{_where(path, error)}: {type(error).__name__}: {error}") from error
     for name in FUNCTIONS:
@@ -97,6 +101,16 @@ def _load(path: Path, changed: int) -> OwnFile:
     if not inspect.signature(module.cases).parameters:
         raise UsageError(f"{path.name}: cases() takes no argument", hint="cases(grid): 'quick', 'full' or 'device'")
     return OwnFile(path, module)
+
+
+@contextmanager
+def _folder_on_path(folder: Path) -> Iterator[None]:
+    """The file may import what lies beside it."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
 
 
 def _where(path: Path, error: BaseException) -> str:

@@ -45,6 +45,8 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     [
         ("def cases(grid):", "def cases(grid:", "k_cases.py:1: "),
         ("def cases(grid):", "import absent_module\ndef cases(grid):", "k_cases.py:1: ModuleNotFoundError"),
+        ("def cases(grid):", "import sys\nsys.exit(0)\ndef cases(grid):", "k_cases.py:2: SystemExit: 0"),
+        ("    return [", "    raise SystemExit(3)\n    return [", "k_cases.py:2: cases(): SystemExit: 3"),
         ("def reference(**inputs): ...\n", "", "k_cases.py: there is no reference()"),
         ("def cases(grid):", "def cases():", "k_cases.py: cases() takes no argument"),
         ("    return [", "    grid.no\n    return [", "k_cases.py:2: cases(): AttributeError"),
@@ -58,6 +60,19 @@ def test_what_is_wrong_is_told(old: str, new: str, said: str, tmp_path: Path) ->
     with pytest.raises(SparkctlError) as caught:
         load_own_file(write(tmp_path, GOOD.replace(old, new))).cases("quick")
     assert said in caught.value.message
+
+
+def test_it_may_import_what_lies_beside_it_and_print(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import sys
+
+    before = list(sys.path)
+    (tmp_path / "beside_the_cases.py").write_text("ROWS = 7\n", encoding="utf-8")
+    text = "from beside_the_cases import ROWS\nprint('loaded')\n" + GOOD.replace('"rows": 2', '"rows": ROWS')
+    file = load_own_file(write(tmp_path, text.replace("    return [", "    print('called')\n    return [")))
+    assert file.cases("quick")[0].id.startswith("rows7")
+    assert sys.path == before
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "loaded\ncalled\n")
 
 
 def test_a_mapping_is_no_list_of_cases(tmp_path: Path) -> None:
