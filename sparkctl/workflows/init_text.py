@@ -42,7 +42,7 @@ def _profiles_text(tree: FoundTree) -> str:
 profiles:
   release:
     doc: What ships and what is measured.
-    nvcc: {_list(("-O3", *tree.options))}
+    nvcc: [-O3{"".join(f", {scalar_text(option)}" for option in tree.options)}]
     ptxas: [-v]
   lineinfo:
     doc: Release code with source lines for profilers and sass.
