@@ -13,6 +13,7 @@ from sparkctl.registry.assemble_kernel import NAME
 from sparkctl.registry.load import REGISTRY_NAME, find_project, load_registry, parse_registry
 from sparkctl.registry.model import Flag
 from sparkctl.registry.suggest import did_you_mean
+from sparkctl.registry.tree import HEADERS
 from sparkctl.testing.cases import has_cases
 from sparkctl.workflows.init_model import FAMILY
 from sparkctl.workflows.new_text import (
@@ -129,6 +130,15 @@ def _copy(options: NewOptions, registry: Registry | None) -> _Written:
         families = sorted({FAMILY, *(k.family for k in registry.kernels.values() if has_cases(k))})
         hint = did_you_mean(str(options.family), families) or f"known: {', '.join(families)}"
         raise UsageError(f"--family {options.family}: no kernel of it has cases", hint=hint)
+    named = {kernel.name: _header_with(registry, kernel) for kernel in members}
+    if all(named.values()):
+        first = members[0]
+        raise UsageError(
+            f"--family {options.family}: {first.name} is named in {named[first.name]} too, "
+            "a copy of its source would not do",
+            hint="copy both by hand, and name the kernel whose cases it takes by cases: in flags.yaml",
+        )
+    members = [kernel for kernel in members if not named[kernel.name]]
     members.sort(key=lambda kernel: (registry.root / kernel.source).stat().st_size)
     start = next((k for k in members if _unreached(registry, k, options.name) is None), members[0])
     old = registry.root / start.source
@@ -151,6 +161,14 @@ def _copy(options: NewOptions, registry: Registry | None) -> _Written:
         )
     files = {source: old.read_text(encoding="utf-8").replace(start.name, options.name)}
     return _Written(registry.path, with_entry(text, entry), files, copied=start.name)
+
+
+def _header_with(registry: Registry, kernel: Kernel) -> str | None:
+    """A header beside its source that has the kernel's name: what it names is not the source's alone to rename."""
+    source = registry.root / kernel.source
+    headers = sorted(path for path in source.parent.iterdir() if path.suffix in HEADERS and path.is_file())
+    found = (path for path in headers if kernel.name in path.read_text(encoding="utf-8", errors="replace"))
+    return next((path.relative_to(registry.root).as_posix() for path in found), None)
 
 
 def _unreached(registry: Registry, start: Kernel, name: str) -> Flag | None:

@@ -97,6 +97,15 @@ def test_a_kernel_of_a_family_is_a_copy_with_its_cases(folder: Path, capsys: pyt
     assert after.endswith(before[before.index("\nsuites:") :])
 
 
+def test_a_kernel_that_a_header_defines_is_not_copied(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(ROOT / "csrc", folder / "csrc")
+    shutil.copy(ROOT / "flags.yaml", folder)
+    assert main(["new", "attn_prefill_split_kv", "--family", "prefill"]) == 2
+    said = capsys.readouterr().err
+    assert "attn_prefill_split_q is named in csrc/prefill/split_q.cuh too, a copy of its source would not do" in said
+    assert not (folder / "csrc" / "prefill" / "attn_prefill_split_kv.cu").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
