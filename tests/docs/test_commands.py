@@ -19,8 +19,8 @@ from sparkctl.registry import load_registry, select_variants
 # In an outline of a call, not a call: options and words that a reader replaces.
 OUTLINE = re.compile(r"[…\[|]|\b(?:KERNEL|FILE|NAME|DIR|FOLDER|REV|VALUE|GPU|ARCH|AXIS|FLAG|COMMAND|VARIANT)\b")
 WITHOUT_VALUE = re.compile(r"requires an argument|[Mm]issing argument")
-READERS_OWN = {"rmsnorm", "softmax"}  # kernels of other projects, in examples for them
-FILE = re.compile(r"[/~]|\.(?:cu|cubin|log|so|o)$")
+READERS_OWN = {"rmsnorm", "scale", "softmax"}  # kernels of other projects, in examples for them
+FILE = re.compile(r"[/~]|\.(?:cu|cpp|cubin|log|so|o)$")
 
 
 def calls() -> list[tuple[str, str, bool]]:
