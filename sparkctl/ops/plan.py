@@ -300,6 +300,7 @@ def plan_decode(
     work = shape.batch * shape.num_kv_heads * passes
     tiles = -(-shape.kv_len // tile_size(variant))
     if num_splits is None and shape.is_ragged and slots:
+        assert shape.total_kv_len is not None  # ragged
         total_tiles = shape.total_kv_len / tile_size(variant) * shape.num_kv_heads * passes
         resident = sm_count * (variant.blocks_per_sm or 1)
         splits = plan_ragged_splits(

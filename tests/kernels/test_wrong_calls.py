@@ -255,7 +255,11 @@ DECODE: tuple[Row, ...] = (
     ),
     ({"max_kv_len": 21}, ValueError, "max_kv_len is 21, accepted is 0 to 20, the length of k"),
     ({"total_kv_len": -1}, ValueError, "total_kv_len is -1, accepted is 0 to 40, 2 sequences of 20 keys"),
-    ({"max_kv_len": 9, "total_kv_len": 99}, ValueError, "total_kv_len is 99, accepted is 0 to 18, 2 sequences of 9 keys"),
+    (
+        {"max_kv_len": 9, "total_kv_len": 99},
+        ValueError,
+        "total_kv_len is 99, accepted is 0 to 18, 2 sequences of 9 keys",
+    ),
     (
         {"mask": shows(1, 7)},
         ValueError,
