@@ -39,7 +39,7 @@ run:  ## at head_dim 128: build for sm_90 and for the emulator, report registers
 	echo "make run: $$(( $$(date +%s) - start )) s from the first command to the last"
 
 test: setup  ## every test that needs no GPU, but for the full sets
-	$(BIN)/pytest -n $(JOBS) -m 'not gpu and not full'
+	$(BIN)/pytest -n $(JOBS) --durations=25 -m 'not gpu and not full'
 
 check: lint docs test  ## what CI runs
 
