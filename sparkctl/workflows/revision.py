@@ -68,6 +68,14 @@ def find_commit(root: Path, name: str) -> str:
     return found.stdout.strip()
 
 
+def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """What a build may need of a revision: a link out of its tree would lead to files that are no part of it."""
+    try:
+        return tarfile.data_filter(member, folder)
+    except tarfile.FilterError:
+        return None
+
+
 def _git(root: Path, *words: str) -> ToolResult:
     try:
         return run_tool(["git", "-C", str(root), *words], check=False, timeout=_TIMEOUT_S)
@@ -90,7 +98,7 @@ def _export(root: Path, commit: str, tree: Path) -> None:
                 hint="the project was elsewhere then: name a later revision",
             )
         with tarfile.open(archive) as stream:
-            stream.extractall(draft, filter="data")
+            stream.extractall(draft, filter=_inside)
         with contextlib.suppress(FileExistsError, OSError):
             draft.rename(tree)
         if not tree.is_dir():

@@ -298,16 +298,30 @@ def test_what_limits_the_blocks_is_said_where_it_is_another_resource() -> None:
     )
 
 
-def test_an_interrupted_export_leaves_no_tree_and_the_next_makes_it(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def commit_tree(root: Path, *more: str) -> None:
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (
         ["init", "-q"],
-        ["add", "flags.yaml", *(p.name for p in tmp_path.glob("*.cu"))],
+        ["add", "flags.yaml", *(p.name for p in root.glob("*.cu")), *more],
         [*who, "commit", "-qm", "x"],
     ):
-        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+        subprocess.run(["git", "-C", str(root), *words], check=True)
+
+
+def test_links_out_of_a_revision_are_left_out(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "far").symlink_to("/nowhere/else")
+    (tmp_path / "near.cu.txt").symlink_to(next(tmp_path.glob("*.cu")).name)
+    commit_tree(tmp_path, "far", "near.cu.txt")
+    result = run("--vs", "HEAD")
+    assert (result.code, result.err) == (0, "")
+    (tree,) = (tmp_path / "build" / "revisions").iterdir()
+    assert sorted(p.name for p in tree.iterdir() if p.is_symlink()) == ["near.cu.txt"]
+
+
+def test_an_interrupted_export_leaves_no_tree_and_the_next_makes_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_tree(tmp_path)
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

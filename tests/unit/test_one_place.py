@@ -148,6 +148,17 @@ def test_git_ignores_what_a_build_makes() -> None:
     assert ignored(*artefacts) == artefacts
 
 
+@pytest.mark.usefixtures("checkout")
+def test_git_holds_nothing_that_it_ignores() -> None:
+    held = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "--cached", "--ignored", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert held == ""
+
+
 def test_pytest_looks_into_every_folder_of_tests() -> None:
     """Its default leaves out folders named `build`, and with them tests/unit/build."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
