@@ -12,6 +12,7 @@ from sparkctl.arch import Arch
 from sparkctl.build.commands import cuda_command, device_link_command, host_command, link_command
 from sparkctl.build.folders import cuda_includes, host_includes, own_csrc, support_sources, takes_own_csrc
 from sparkctl.build.helpers import common_flags, helper_name, is_relocatable
+from sparkctl.build.identity import compiler_identity
 from sparkctl.build.model import BuildPlan, Edge, Link
 from sparkctl.build.ninja_text import LINK_NAME
 from sparkctl.build.paths import Paths, path_text, plan_paths, tvm_folder, tvm_include_dirs
@@ -28,11 +29,6 @@ from sparkctl.runtime.manifest import Backend
 from sparkctl.toolchain import Toolchain
 
 LIBRARY_NAME = "libsparkctl.so"
-# Read by the compilers themselves: a change of one is a change of compiler.
-COMPILER_VARIABLES = (
-    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN"),
-    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +132,7 @@ def plan_build(
         ),
         paths=setting.paths,
         compiler=_compiler_text(toolchain, backend),
-        compiler_identity=_compiler_identity(toolchain, backend, environ),
+        compiler_identity=compiler_identity(toolchain, backend, environ, (*edges.values(), *support)),
     )
 
 
@@ -292,19 +288,3 @@ def _host_argv(
 
 def _compiler_text(toolchain: Toolchain, backend: Backend) -> str:
     return f"nvcc {toolchain.require_nvcc().version}" if backend == "cuda" else toolchain.require_host().version
-
-
-def _compiler_identity(toolchain: Toolchain, backend: Backend, environ: Mapping[str, str]) -> str:
-    """Over everything that decides an object besides its command and the project's own files."""
-    parts = [toolchain.require_host().identity, _read(tvm_folder() / "_version.py")]
-    if toolchain.nvcc:  # the emulator compiles with its headers
-        parts.append(toolchain.nvcc.identity if backend == "cuda" else toolchain.nvcc.version)
-    parts += [f"{name}={environ[name]}" for name in COMPILER_VARIABLES if environ.get(name)]
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""

@@ -3,7 +3,7 @@
 from sparkctl.toolchain.ccache import CacheState, cache_folder, hide_password, prepare_cache
 from sparkctl.toolchain.devices import Device, Driver, find_devices, find_driver, find_native_archs
 from sparkctl.toolchain.find import CompilerChoice, Toolchain, find_toolchain
-from sparkctl.toolchain.host import HostCompiler, find_program
+from sparkctl.toolchain.host import HostCompiler, describe_native, find_program
 from sparkctl.toolchain.memory import ProbeMemory, file_identity, user_cache_folder
 from sparkctl.toolchain.nvcc import Nvcc, hash_files
 from sparkctl.toolchain.process import ToolResult, describe_failure, run_tool, start_tool
@@ -20,6 +20,7 @@ __all__ = [
     "Toolchain",
     "cache_folder",
     "describe_failure",
+    "describe_native",
     "file_identity",
     "find_devices",
     "find_driver",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,11 @@ def find_host_compiler(environ: Mapping[str, str], memory: ProbeMemory) -> HostC
     if on_path := shutil.which("g++", path=environ.get("PATH", "")):
         return _probe(Path(on_path).absolute(), "PATH", memory)
     return None
+
+
+def describe_native(host: HostCompiler, options: Sequence[str]) -> str:
+    """What options such as `native` come to on this CPU: machines on which it differs must not share objects."""
+    return run_tool([host.path, *options, "-Q", "--help=target"], timeout=30).stdout
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Path | None:
