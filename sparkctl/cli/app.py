@@ -53,6 +53,7 @@ COMMANDS = (
     CommandRow("bench", "Time kernels on a device, with noise, ceilings and peers."),
     CommandRow("proof", "The before and after of a change: tests, accuracy, registers, times."),
     CommandRow("profile", "Nsight Compute on one case: the few metrics that matter."),
+    CommandRow("watch", "Rebuild on save: registers before and after, and a few tests."),
     CommandRow("list", "Kernels, their axes and what is built."),
     CommandRow("cache", "The compile cache: hits, size, savings; clear, prune."),
     CommandRow("doctor", "What this machine has and lacks, and what helps."),

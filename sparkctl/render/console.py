@@ -58,12 +58,12 @@ def prepare_streams() -> None:
 
 def stdout_console(screen: Screen) -> Console:
     """For results. On a terminal as wide as it is; in a pipe without colour and never cut, unless COLUMNS says so."""
-    return _console(screen, sys.stdout)
+    return console_on(screen, sys.stdout)
 
 
 def stderr_console(screen: Screen) -> Console:
     """For progress and messages."""
-    return _console(screen, sys.stderr)
+    return console_on(screen, sys.stderr)
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -100,7 +100,8 @@ def shown_path(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def _console(screen: Screen, stream: TextIO) -> Console:
+def console_on(screen: Screen, stream: TextIO) -> Console:
+    """For any stream."""
     from rich.console import Console
 
     class PipeConsole(Console):

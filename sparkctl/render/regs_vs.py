@@ -89,7 +89,7 @@ def comparison_json(comparison: RegsComparison) -> dict[str, Any]:
         "sets": dict(comparison.report.sets),
         "archs": [str(arch) for arch in comparison.report.archs],
         "notes": list(comparison.notes),
-        "changes": [_change_json(change) for change in comparison.changes],
+        "changes": [change_json(change) for change in comparison.changes],
     }
 
 
@@ -103,7 +103,7 @@ def check_json(check: PinCheck) -> dict[str, Any]:
         "compared": check.compared,
         "differences": [
             {
-                **_change_json(judged.change),
+                **change_json(judged.change),
                 "waived": judged.waived,
                 "waivers": [_waiver_json(waiver) for waiver in (*judged.waivers, *judged.expired)],
             }
@@ -123,7 +123,7 @@ def describe_change(change: Change) -> str:
     parts = []
     for difference in change.differences:
         if difference.field == "warps_per_sm":
-            old, new = (_occupancy(one, change.arch) for one in (change.old, change.new))
+            old, new = (occupancy_text(one, change.arch) for one in (change.old, change.new))
             blocks = f"{known(change.old.blocks_per_sm)} → {known(change.new.blocks_per_sm)}"
             parts.append(f"blocks/SM {blocks} (occupancy {old} → {new} %)")
         else:
@@ -131,7 +131,7 @@ def describe_change(change: Change) -> str:
     fields = {difference.field for difference in change.differences}
     if change.verdict == "moved" and not fields & {"blocks_per_sm", "warps_per_sm"}:  # what the trade bought: nothing
         parts.append(
-            f"still blocks/SM {known(change.new.blocks_per_sm)} (occupancy {_occupancy(change.new, change.arch)} %)"
+            f"still blocks/SM {known(change.new.blocks_per_sm)} (occupancy {occupancy_text(change.new, change.arch)} %)"
         )
     before, after = change.old.limiters, change.new.limiters
     if before and after and before != after:
@@ -203,7 +203,7 @@ def _describe(numbers: Numbers, arch: str) -> str:
     if numbers.spill_store_bytes or numbers.spill_load_bytes:
         spills = f", !spills {numbers.spill_store_bytes}/{numbers.spill_load_bytes} B"
     smem = f"{known(numbers.static_smem_bytes)} + {numbers.dynamic_smem_bytes} B smem"
-    occupied = f"{known(numbers.blocks_per_sm)} blocks/SM ({_occupancy(numbers, arch)} %)"
+    occupied = f"{known(numbers.blocks_per_sm)} blocks/SM ({occupancy_text(numbers, arch)} %)"
     return f"{numbers.registers} registers{spills}, {smem}, {occupied}"
 
 
@@ -211,7 +211,7 @@ def _limiters(names: Sequence[str]) -> str:
     return " + ".join(name.replace("_", " ") for name in names)
 
 
-def _occupancy(numbers: Numbers, arch: str) -> str:
+def occupancy_text(numbers: Numbers, arch: str) -> str:
     if numbers.warps_per_sm is None:
         return "–"
     return percent_text(100 * numbers.warps_per_sm / limits_for(parse_arch(arch)).warps_per_sm)
@@ -225,7 +225,7 @@ def _markdown_row(change: Change, verdict: str) -> str:
     return f"| {change.name} | {change.arch} | {verdict} | {describe_change(change)} |"
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def change_json(change: Change) -> dict[str, Any]:
     return {
         "name": change.name,
         "arch": change.arch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,11 @@ class StandaloneTarget:
     seed: int = 0
     repeat: int = 1
     options: tuple[str, ...] = ()
+    limit_s: float | None = None  # for one case; a kernel that never ends would hold whoever waits for it
+
+
+class RunnerTooSlowError(Exception):
+    """The runner said nothing for longer than a case may take."""
 
 
 def run_standalone(
@@ -65,16 +71,26 @@ def run_standalone(
 def run_files(
     target: StandaloneTarget, files: dict[Path, tuple[Case, int]], note: Callable[[Case, Outcome], None]
 ) -> None:
-    """Run the runner until every file has an outcome; a device that it lost is there again for the next process."""
+    """Run the runner until every file has an outcome; a device that it lost is there again for the next process.
+
+    Behind a case that took longer than it may, no other runs.
+    """
     left = list(files)
     while left:
         said: list[str] = []
-        for line in runner_lines(target, left, said):
-            case, launches = files[left.pop(0)]
-            while case.id != line["case"]:  # it could not use the file
-                note(case, Outcome(float("inf"), failure=" ".join(said[-1:])))
+        try:
+            for line in runner_lines(target, left, said):
                 case, launches = files[left.pop(0)]
-            note(case, outcome_of(line, launches))
+                while case.id != line["case"]:  # it could not use the file
+                    note(case, Outcome(float("inf"), failure=" ".join(said[-1:])))
+                    case, launches = files[left.pop(0)]
+                note(case, outcome_of(line, launches))
+        except RunnerTooSlowError:
+            slow, *rest = (files[path][0] for path in left)
+            note(slow, Outcome(float("inf"), failure=f"still running after {target.limit_s:g} s, and stopped"))
+            for case in rest:
+                note(case, Outcome(skip=f"not run: {slow.id} never ended"))
+            return
         if left and not any(line.startswith(LOST) for line in said):
             case, _ = files[left.pop(0)]
             note(case, Outcome(float("inf"), failure=f"the runner ended: {' '.join(said[-3:])}"))
@@ -86,15 +102,18 @@ def outcome_of(line: re.Match[str], launches: int) -> Outcome:
 
 
 def runner_lines(target: StandaloneTarget, paths: Sequence[Path], said: list[str]) -> Iterator[re.Match[str]]:
-    """The verdicts as they come; what else the runner says goes into `said`, and how it ended last."""
+    """The verdicts as they come; what else the runner says goes into `said`, and how it ended last.
+
+    RunnerTooSlowError where the target has a limit and the next verdict takes longer.
+    """
     argv = [str(target.runner), *target.options, *map(str, paths)]
     process = start_tool(argv, cwd=paths[0].parent, env=os.environ)
     assert process.stdout is not None
     try:
         with process.stdout as stream:
-            for raw in stream:
+            for raw in lines_within(stream.fileno(), target.limit_s):
                 check_interrupt()
-                line = raw.decode("utf-8", "replace").rstrip("\n")
+                line = raw.decode("utf-8", "replace")
                 if match := _LINE.fullmatch(line):
                     yield match
                 else:
@@ -105,3 +124,18 @@ def runner_lines(target: StandaloneTarget, paths: Sequence[Path], said: list[str
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def lines_within(descriptor: int, limit_s: float | None) -> Iterator[bytes]:
+    """The lines of a pipe to its end; RunnerTooSlowError where nothing comes for `limit_s`."""
+    rest = b""
+    while True:
+        if not select.select([descriptor], [], [], limit_s)[0]:
+            raise RunnerTooSlowError
+        block = os.read(descriptor, 1 << 16)
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+        if not block:
+            if rest:
+                yield rest
+            return

@@ -41,13 +41,15 @@ class SuiteOptions:
     junit: Path | None = None
     runner: bool = False  # the standalone one runs the cases
     sanitizer: Sanitizer | None = None  # what its build checks beside results; it always runs in the runner
+    most: int | None = None  # no more cases of a variant: a handful that stands for the others
+    limit_s: float | None = None  # for a case in the standalone runner
     export: Path | None = None  # nothing runs: the folder for case files
     project: Path | None = None  # as --project named it: the commands that rerun a case name it too
 
     @property
     def takes_every_case(self) -> bool:
         """Nothing narrows the cases of a variant."""
-        return not self.groups and self.expression is None and not self.last_failed
+        return not self.groups and self.expression is None and not self.last_failed and self.most is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from sparkctl.testing import failures
 from sparkctl.testing.cases import cases_for, has_cases
 from sparkctl.testing.export import recorder_for
 from sparkctl.testing.expression import parse_expression
+from sparkctl.testing.handful import choose_handful
 from sparkctl.testing.model import Case, DecodeCase, Grid
 from sparkctl.testing.plugin import run_pytest
 from sparkctl.testing.prepare import Target
@@ -50,6 +51,9 @@ def plan_suite(registry: Registry, options: SuiteOptions, environ: Mapping[str, 
             selections = [
                 Selection(s.variant, tuple(case for case in s.cases if narrow(s.variant, case))) for s in selections
             ]
+        most = options.most
+        if most is not None:
+            selections = [Selection(s.variant, choose_handful(s.cases, most)) for s in selections]
         return [selection for selection in selections if selection.cases]
 
     larger: Grid = "device" if backend == "cuda" else "full"
@@ -124,7 +128,12 @@ def own_target(plan: SuitePlan, options: SuiteOptions, folder: Path) -> Target:
 def standalone_target(registry: Registry, plan: SuitePlan, options: SuiteOptions, folder: Path) -> StandaloneTarget:
     """The runner beside the library."""
     return StandaloneTarget(
-        recorder_for(registry), folder / RUNNER_NAME, options.seed, options.repeat, runner_options(plan, options)
+        recorder_for(registry),
+        folder / RUNNER_NAME,
+        options.seed,
+        options.repeat,
+        runner_options(plan, options),
+        options.limit_s,
     )
 
 
