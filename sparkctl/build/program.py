@@ -21,6 +21,15 @@ def require_program(path: Path) -> Path:
         raise UsageError(f"{path}: {'not a file' if path.exists() else 'no such file'}", hint="name a .cu file")
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path}: not a source file", hint=f"accepted are {', '.join(SUFFIXES)}")
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(1 << 16)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", hint="name a .cu file") from error
+    if not start.strip():
+        raise UsageError(f"{path}: empty", hint="a program with a kernel and a main(), as in docs/sanitize.md")
+    if b"\0" in start:
+        raise UsageError(f"{path}: not text", hint="name a .cu file")
     return path.resolve()
 
 

@@ -144,7 +144,9 @@ def test(
     from sparkctl.workflows.test import plan_suite, run_suite
 
     cli = cli_context(ctx)
-    if program := program_among(kernels or ()):
+    program = program_among(kernels or ())
+    registry = load_project(cli)
+    if program:
         not_for_programs = {
             "--where": where, "--head-dim": head_dim, "--dtype": dtype, "--group": group, "-k": expression,
             "--last-failed": last_failed, "--full": full, "--repeat": repeat > 1, "--junit": junit, "--runner": runner,
@@ -155,15 +157,14 @@ def test(
             program,
             arch=parse_arch(arch) if arch is not None else None,
             profile=profile,
-            sets=parse_sets(load_project(cli), sets or ()),
+            sets=parse_sets(registry, sets or ()),
             sanitizer=sanitize.value if sanitize else None,
             schedule=schedule.value if schedule else None,
             async_mode=async_mode.value if async_mode else None,
             seed=parse_seed(seed),
         )
-        test_program(cli, asked, json=json)
+        test_program(cli, registry, asked, json=json)
         return
-    registry = load_project(cli)
     options = SuiteOptions(
         patterns=tuple(kernels or ()),
         where=parse_where(where, head_dim, dtype),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sparkctl.cli.options import CliContext, load_project
+from sparkctl.cli.options import CliContext
 from sparkctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,16 +40,15 @@ def refuse_options(program: Path, given: Mapping[str, object]) -> None:
             raise UsageError(f"{option} is for the project's kernels, not for {program}", hint=f"leave out {option}")
 
 
-def test_program(cli: CliContext, options: ProgramOptions, *, json: bool) -> None:
+def test_program(cli: CliContext, registry: Registry, options: ProgramOptions, *, json: bool) -> None:
     """Exit code 1 where the program failed."""
     from sparkctl.render.build_progress import ConsoleProgress
     from sparkctl.render.console import print_json, stderr_console, stdout_console
     from sparkctl.render.program import program_json, show_program
     from sparkctl.workflows.program import run_program
 
-    registry = _with_program_header(load_project(cli))
     progress = ConsoleProgress(stderr_console(cli), quiet=cli.verbosity < 0)
-    report = run_program(registry, options, progress=progress)
+    report = run_program(_with_program_header(registry), options, progress=progress)
     if json:
         print_json(program_json(report))
     else:

@@ -51,10 +51,14 @@ def decode_baseline(text: str, file: str) -> Baseline:
             for compiler, rows in data["compilers"].items()
         }
         return Baseline(str(data["arch"]), compilers)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{file}: not a file of pinned registers: {type(error).__name__}: {error}", hint=hint
-        ) from error
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{file}:{error.lineno}: not JSON: {error.msg}", hint=hint) from error
+    except KeyError as error:
+        raise UsageError(f"{file}: not a file of pinned registers: it has no {error}", hint=hint) from error
+    except ValueError as error:
+        raise UsageError(f"{file}: not a file of pinned registers: {error}", hint=hint) from error
+    except (TypeError, AttributeError) as error:
+        raise UsageError(f"{file}: not a file of pinned registers: a value is of another kind", hint=hint) from error
 
 
 def _encode(numbers: Numbers) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from sparkctl.arch import Arch
 from sparkctl.build import DEFAULT_ARCH, Progress, Sanitizer, ensure_built
 from sparkctl.build.program import require_program
+from sparkctl.errors import WorkFailed
 from sparkctl.interrupts import check_interrupt
 from sparkctl.registry import Registry
 from sparkctl.toolchain import start_tool
@@ -72,18 +73,21 @@ def run_program(
     """Build the file and run it. WorkFailed where it does not compile, UsageError where there is no such file."""
     path = require_program(options.path)
     arch = options.arch or DEFAULT_ARCH
-    folder = ensure_built(
-        registry,
-        (),
-        arch=arch,
-        backend="emulator",
-        profile=options.profile,
-        sets=options.sets,
-        environ=environ,
-        progress=progress,
-        sanitizer=options.sanitizer,
-        program=path,
-    )
+    try:
+        folder = ensure_built(
+            registry,
+            (),
+            arch=arch,
+            backend="emulator",
+            profile=options.profile,
+            sets=options.sets,
+            environ=environ,
+            progress=progress,
+            sanitizer=options.sanitizer,
+            program=path,
+        )
+    except WorkFailed as error:
+        raise WorkFailed(error.message, hint=_what_is_missing(path, error.message) or error.hint) from error
     program = folder / path.stem
     process = start_tool([str(program)], cwd=Path.cwd(), env={**environ, **emulator_variables(options)})
     lines: list[str] = []
@@ -103,6 +107,15 @@ def run_program(
             process.kill()
             process.wait()
     return ProgramReport(options, arch, program, code, tuple(lines), left_out)
+
+
+def _what_is_missing(path: Path, said: str) -> str | None:
+    """Of a file that is a kernel and not yet a program of it."""
+    if "main" in said and "undefined reference" in said:
+        return f"{path.name} has no main(): write one that launches the kernel and checks it, as in docs/sanitize.md"
+    if "does not name a type" in said and "program/program.h" not in path.read_text(encoding="utf-8", errors="replace"):
+        return f'#include "program/program.h" in {path.name}, and write a main(): docs/sanitize.md'
+    return None
 
 
 def emulator_variables(options: ProgramOptions) -> dict[str, str]:

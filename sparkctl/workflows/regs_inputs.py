@@ -93,6 +93,8 @@ def kind_of(path: Path) -> Kind:
         raise UsageError(f"{path}: {error.strerror}", hint="name a .cu file, a log or an object") from error
     if not start:
         raise UsageError(f"{path}: empty", hint="a log of -Xptxas=-v, a .cu file or an object is expected")
+    if path.suffix in SOURCES and b"\0" in start:
+        raise UsageError(f"{path}: not text", hint="a .cu file; objects and logs are known by other endings")
     if path.suffix in SOURCES:
         return "source"
     if start.startswith(MAGIC):

@@ -207,6 +207,20 @@ def test_the_module_exits_with_the_programs_code() -> None:
     assert done.returncode == 2
 
 
+def test_an_interrupt_while_modules_are_read_ends_as_any_other() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'sparkctl.cli.app': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from sparkctl.__main__ import run\n"
+        "sys.exit(run())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, b"error: interrupted\n")
+
+
 def test_an_operating_system_error_is_no_bug(capsys: Capture, list_raises: Raise) -> None:
     list_raises(PermissionError(13, "Permission denied", "/x/y"))
     assert main(["list"]) == 1

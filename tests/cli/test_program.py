@@ -61,6 +61,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setenv("COLUMNS", "120")
     Path("good.cu").write_text(ODD)
     Path("folder.cu").mkdir()
+    Path("empty.cu").write_text("\n")
+    Path("binary.cu").write_bytes(bytes(range(256)))
 
     def run(*words: str | Path, code: int) -> Done:
         capsys.readouterr()
@@ -88,6 +90,11 @@ WATCHED = ("--sanitize", "memory")
     [
         (("nope.cu",), "error: nope.cu: no such file\nhint: name a .cu file\n"),
         (("folder.cu",), "error: folder.cu: not a file\nhint: name a .cu file\n"),
+        (
+            ("empty.cu",),
+            "error: empty.cu: empty\nhint: a program with a kernel and a main(), as in docs/sanitize.md\n",
+        ),
+        (("binary.cu",), "error: binary.cu: not text\nhint: name a .cu file\n"),
         (("./",), "error: .: not a file\nhint: name a .cu file\n"),
         (("a/b",), "error: a/b: no such file\nhint: name a .cu file\n"),
         (("good.cu", "nope.cu"), "error: good.cu: a program is tested by itself\nhint: sparkctl test good.cu\n"),
@@ -122,6 +129,21 @@ def test_what_does_not_compile_shows_the_compilers_words_and_exits_1(call: Call,
     assert done.stdout == ""
     assert done.stderr.startswith("error: program/bad failed (emulator-sm_90-release-bad-")
     assert "bad.cu:1:21: error: ‘missing’ was not declared" in done.stderr.replace("'missing'", "‘missing’")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("__global__ void f() {}\n", 'hint: #include "program/program.h" in kernel.cu, and write a main(): '),
+        ('#include "program/program.h"\n', "hint: kernel.cu has no main(): write one that launches the kernel"),
+    ],
+)
+def test_a_kernel_that_is_no_program_yet_is_told_what_is_missing(
+    call: Call, tmp_path: Path, text: str, hint: str
+) -> None:
+    kernel = tmp_path / "kernel.cu"
+    kernel.write_text(text)
+    assert f"\n{hint}" in call(kernel, code=1).stderr
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

@@ -89,6 +89,7 @@ def test_the_log_of_a_failed_compile_is_an_error(run: Run, name: str) -> None:
 def test_what_is_no_input_is_one_clear_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty.log").touch()
     (tmp_path / "junk.o").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "junk.cu").write_bytes(bytes(range(256)) * 8)
     (tmp_path / "half.o").write_bytes(b"\x7fELF" + bytes(range(256)))
     (tmp_path / "prose.txt").write_text("nothing of a compiler\n")
     (tmp_path / "folder.log").mkdir()
@@ -97,6 +98,7 @@ def test_what_is_no_input_is_one_clear_error(run: Run, tmp_path: Path) -> None:
     for name, code, said in (
         ("empty.log", 2, "error: empty.log: empty\n"),
         ("junk.o", 2, "error: junk.o: neither text nor an object\n"),
+        ("junk.cu", 2, "error: junk.cu: not text\n"),
         ("half.o", 3, "error: half.o: no cuobjdump to read it\n"),
         ("prose.txt", 1, "error: prose.txt: compiler log has no ptxas report\n"),
         ("folder.log", 2, "error: folder.log: a folder\n"),
