@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sparkctl.build import default_build_root
 from sparkctl.build.layout import REVISIONS
@@ -21,6 +23,7 @@ from sparkctl.registry import Registry, load_registry
 from sparkctl.toolchain import ToolResult, run_tool
 
 _TIMEOUT_S = 120
+_SAFE: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,12 @@ def find_commit(root: Path, name: str) -> str:
     return found.stdout.strip()
 
 
-def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-    """What a build may need of a revision: a link out of its tree would lead to files that are no part of it."""
-    try:
-        return tarfile.data_filter(member, folder)
-    except tarfile.FilterError:
-        return None
+def _stays_inside(member: tarfile.TarInfo) -> bool:
+    """Not for a link out of the tree, which would lead to files that are no part of the revision."""
+    if not member.issym():
+        return True
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(member.name), member.linkname))
+    return not posixpath.isabs(target) and target.split("/")[0] != ".."
 
 
 def _git(root: Path, *words: str) -> ToolResult:
@@ -98,7 +101,7 @@ def _export(root: Path, commit: str, tree: Path) -> None:
                 hint="the project was elsewhere then: name a later revision",
             )
         with tarfile.open(archive) as stream:
-            stream.extractall(draft, filter=_inside)
+            stream.extractall(draft, members=filter(_stays_inside, stream), **_SAFE)
         with contextlib.suppress(FileExistsError, OSError):
             draft.rename(tree)
         if not tree.is_dir():
